@@ -1,0 +1,1 @@
+"""How facts about a machine become C."""

@@ -1,0 +1,1 @@
+"""What krafla-gen writes; never edited by hand."""

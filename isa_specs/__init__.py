@@ -1,0 +1,1 @@
+"""What each machine can do: one file per ISA."""

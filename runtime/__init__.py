@@ -1,0 +1,1 @@
+"""What runs: the C engine under csrc/ and the Python over it."""

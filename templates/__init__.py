@@ -1,0 +1,1 @@
+"""The C that is generated, one template per op."""
