@@ -84,6 +84,7 @@ typedef struct ml_layer_weights {
 
 typedef struct ml_model {
     ml_file file;
+    char *path; /* for messages */
     ml_config config;
     ml_matrix tok_emb;
     ml_matrix wcls; /* a copy of tok_emb's description if the classifier is shared */
@@ -93,6 +94,17 @@ typedef struct ml_model {
 
 /* Opens, checks everything the format document lists, and points into the file. On error nothing stays open. */
 ml_status ml_model_open(ml_model *model, const char *path, ml_error *error);
+/* The same without reading weights: Q8 quants are not looked at (ml_weights_prepare does that on all threads). */
+ml_status ml_model_map(ml_model *model, const char *path, ml_error *error);
 void ml_model_close(ml_model *model);
+
+/* Refuses -128 in rows [start, end) of a row-major Q8 matrix; `name` is for the sentence. */
+ml_status ml_matrix_check(const ml_model *model, const ml_matrix *matrix, const char *name, uint32_t start, uint32_t end,
+                          ml_error *error);
+/* Bytes of the row-major quants and scales; false if they overflow. */
+bool ml_matrix_bytes(const ml_matrix *matrix, size_t *quant_bytes, size_t *scale_bytes);
+/* Calls visit for every matrix in file order (a shared classifier last), named as in "layers.3.w1", until one fails. */
+typedef ml_status (*ml_matrix_visitor)(void *context, ml_matrix *matrix, const char *name, ml_error *error);
+ml_status ml_model_visit(ml_model *model, ml_matrix_visitor visit, void *context, ml_error *error);
 
 #endif
