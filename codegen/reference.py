@@ -257,7 +257,7 @@ def rope(
         a, b = heads[:, 0:rot_dim:2].copy(), heads[:, 1:rot_dim:2].copy()
         heads[:, 0:rot_dim:2] = madd(a, cos_t, -(b * sin_t), fused=fused)
         heads[:, 1:rot_dim:2] = madd(a, sin_t, b * cos_t, fused=fused)
-        return heads.reshape(x.shape)
+        return f32(heads.reshape(x.shape))
 
     return turned(q), turned(k)
 
