@@ -17,6 +17,9 @@ void ml_pool_run(ml_pool *pool, ml_job job, void *context);
 void ml_pool_destroy(ml_pool *pool);
 /* min(CPUs this process may use, physical cores, cgroup CPU quota rounded down), at least 1. */
 int ml_threads_default(void);
+/* The same with /proc and /sys under `root` and CPUs 0 .. usable-1 (0: those of the affinity mask), for
+ * tests. */
+int ml_threads_detect(const char *root, int usable);
 
 /* The part [*start, *end) of `count` items that `worker` takes, in whole multiples of `grain`. */
 void ml_split(int count, int grain, int worker, int workers, int *start, int *end);

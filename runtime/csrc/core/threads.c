@@ -1,0 +1,416 @@
+/*
+ * threads.c: the worker pool, and how many workers are sensible.
+ *
+ * Workers wait for the generation counter to change: they spin for a while, because the next job usually
+ * follows within microseconds, then sleep. A worker announces itself in `sleepers` before it looks at the
+ * generation for the last time; ml_pool_run advances the generation before it looks at `sleepers`. Both are
+ * sequentially consistent, so at least one of the two sees the other and no wake-up is lost. The caller waits
+ * for the workers the same way.
+ */
+#define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
+#include "threads.h"
+
+#include <stdlib.h>
+
+#if defined(_WIN32) && !defined(ML_THREADS)
+#define ML_THREADS 1
+#endif
+
+void ml_split(int count, int grain, int worker, int workers, int *start, int *end)
+{
+    int64_t grains = ((int64_t)count + grain - 1) / grain;
+    int64_t first = grains * worker / workers * grain;
+    int64_t last = grains * (worker + 1) / workers * grain;
+    *start = first < count ? (int)first : count;
+    *end = last < count ? (int)last : count;
+}
+
+#if defined(ML_THREADS) && ML_THREADS == 1
+
+struct ml_pool {
+    int workers;
+};
+
+ml_status ml_pool_create(ml_pool **pool, int workers, ml_error *error)
+{
+    if (workers < 1)
+        return ml_fail(error, ML_E_ARGUMENT, "threads is %d, must be at least 1", workers);
+    *pool = calloc(1, sizeof **pool);
+    if (!*pool)
+        return ml_fail(error, ML_E_NOMEM, "no memory for the thread pool");
+    (*pool)->workers = 1;
+    return ML_OK;
+}
+
+void ml_pool_run(ml_pool *pool, ml_job job, void *context)
+{
+    job(context, 0, pool->workers);
+}
+
+void ml_pool_destroy(ml_pool *pool)
+{
+    free(pool);
+}
+
+int ml_threads_detect(const char *root, int usable)
+{
+    (void)root, (void)usable;
+    return 1;
+}
+
+int ml_threads_default(void)
+{
+    return 1;
+}
+
+#else
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+enum { SPINS = 20000, MAX_WORKERS = 1024, MAX_CPUS = 4096 };
+
+typedef struct worker {
+    ml_pool *pool;
+    pthread_t thread;
+    int index;
+} worker;
+
+struct ml_pool {
+    ml_job job;
+    void *context;
+    int workers;
+    int started; /* threads to join */
+    atomic_bool stop;
+    /* Counters that different threads write to have cache lines of their own. */
+    _Alignas(64) atomic_uint generation;
+    _Alignas(64) atomic_int pending;  /* workers that have not finished the job */
+    _Alignas(64) atomic_int sleepers; /* workers that may sleep */
+    atomic_bool caller_sleeps;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake; /* a new generation */
+    pthread_cond_t done; /* pending reached 0 */
+    worker others[];
+};
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) || (defined(__ARM_ARCH) && __ARM_ARCH >= 7)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Returns the generation that follows `seen`. */
+static unsigned wait_for_job(ml_pool *pool, unsigned seen)
+{
+    unsigned now;
+    for (int i = 0; i < SPINS; i++) {
+        if ((now = atomic_load_explicit(&pool->generation, memory_order_acquire)) != seen)
+            return now;
+        pause_cpu();
+    }
+    pthread_mutex_lock(&pool->mutex);
+    atomic_fetch_add(&pool->sleepers, 1);
+    while ((now = atomic_load(&pool->generation)) == seen)
+        pthread_cond_wait(&pool->wake, &pool->mutex);
+    atomic_fetch_sub(&pool->sleepers, 1);
+    pthread_mutex_unlock(&pool->mutex);
+    return now;
+}
+
+static void wait_for_workers(ml_pool *pool)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&pool->pending, memory_order_acquire) == 0)
+            return;
+        pause_cpu();
+    }
+    pthread_mutex_lock(&pool->mutex);
+    atomic_store(&pool->caller_sleeps, true);
+    while (atomic_load(&pool->pending) > 0)
+        pthread_cond_wait(&pool->done, &pool->mutex);
+    atomic_store(&pool->caller_sleeps, false);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void *work(void *argument)
+{
+    const worker *self = argument;
+    ml_pool *pool = self->pool;
+    unsigned seen = 0;
+    for (;;) {
+        seen = wait_for_job(pool, seen);
+        if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
+            return NULL;
+        pool->job(pool->context, self->index, pool->workers);
+        if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
+            pthread_mutex_lock(&pool->mutex);
+            pthread_cond_signal(&pool->done);
+            pthread_mutex_unlock(&pool->mutex);
+        }
+    }
+}
+
+/* A new generation: whoever sleeps is woken. */
+static void advance(ml_pool *pool)
+{
+    atomic_fetch_add(&pool->generation, 1);
+    if (atomic_load(&pool->sleepers) > 0) {
+        pthread_mutex_lock(&pool->mutex);
+        pthread_cond_broadcast(&pool->wake);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+}
+
+void ml_pool_run(ml_pool *pool, ml_job job, void *context)
+{
+    if (pool->workers > 1) {
+        pool->job = job;
+        pool->context = context;
+        atomic_store_explicit(&pool->pending, pool->workers - 1, memory_order_relaxed);
+        advance(pool);
+    }
+    job(context, 0, pool->workers);
+    if (pool->workers > 1)
+        wait_for_workers(pool);
+}
+
+/* Starts the other workers with all signals blocked: Ctrl-C belongs to the caller's thread. */
+static int start_workers(ml_pool *pool)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = 0;
+    for (int i = 1; i < pool->workers && !failed; i++) {
+        worker *other = &pool->others[i - 1];
+        *other = (worker){.pool = pool, .index = i};
+        failed = pthread_create(&other->thread, NULL, work, other);
+        pool->started += !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+ml_status ml_pool_create(ml_pool **pool, int workers, ml_error *error)
+{
+    *pool = NULL;
+    if (workers < 1 || workers > MAX_WORKERS)
+        return ml_fail(error, ML_E_ARGUMENT, "threads is %d, must be 1 to %d", workers, MAX_WORKERS);
+    size_t bytes = sizeof(ml_pool) + (size_t)(workers - 1) * sizeof(worker);
+    bytes = (bytes + ML_ALIGN - 1) / ML_ALIGN * ML_ALIGN;
+    ml_pool *made = aligned_alloc(ML_ALIGN, bytes);
+    if (!made)
+        return ml_fail(error, ML_E_NOMEM, "no memory for a pool of %d threads", workers);
+    memset(made, 0, bytes);
+    made->workers = workers;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->wake, NULL);
+    pthread_cond_init(&made->done, NULL);
+    int failed = start_workers(made);
+    if (failed) {
+        ml_pool_destroy(made);
+        return ml_fail(error, ML_E_NOMEM, "cannot start %d threads: %s", workers, strerror(failed));
+    }
+    *pool = made;
+    return ML_OK;
+}
+
+void ml_pool_destroy(ml_pool *pool)
+{
+    if (!pool)
+        return;
+    atomic_store(&pool->stop, true);
+    advance(pool);
+    for (int i = 0; i < pool->started; i++)
+        pthread_join(pool->others[i].thread, NULL);
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool);
+}
+
+#if defined(__linux__)
+
+/* Reads the start of a small file as text; false if there is none. */
+static bool read_text(const char *root, const char *path, char *text, size_t capacity)
+{
+    char full[1200];
+    int length = snprintf(full, sizeof full, "%s%s", root, path);
+    FILE *stream = length > 0 && (size_t)length < sizeof full ? fopen(full, "re") : NULL;
+    if (!stream)
+        return false;
+    text[fread(text, 1, capacity - 1, stream)] = 0;
+    fclose(stream);
+    return true;
+}
+
+/* CPUs of one quota, or 0 without a limit: v2 writes "quota period" (or "max"), v1 has two files (-1: none).
+ */
+static int64_t quota_at(const char *root, const char *folder, bool v2)
+{
+    char path[1100], text[64], period[64];
+    long long limit = 0, window = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, v2 ? "cpu.max" : "cpu.cfs_quota_us");
+    if (!read_text(root, path, text, sizeof text))
+        return 0;
+    if (v2) {
+        if (sscanf(text, "%lld %lld", &limit, &window) != 2)
+            return 0;
+    } else {
+        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+        if (!read_text(root, path, period, sizeof period))
+            return 0;
+        limit = atoll(text);
+        window = atoll(period);
+    }
+    if (limit <= 0 || window <= 0)
+        return 0;
+    return limit / window > 0 ? limit / window : 1;
+}
+
+/* The least quota of a group and the groups around it. */
+static int64_t quota_above(const char *root, const char *mount, const char *group, bool v2)
+{
+    char folder[1024];
+    int length = snprintf(folder, sizeof folder, "%s%s", mount, strcmp(group, "/") == 0 ? "" : group);
+    if (length < 0 || (size_t)length >= sizeof folder)
+        return 0;
+    int64_t least = 0;
+    for (;;) {
+        int64_t quota = quota_at(root, folder, v2);
+        if (quota > 0 && (least == 0 || quota < least))
+            least = quota;
+        char *slash = strrchr(folder, '/');
+        if (!slash || (size_t)(slash - folder) < strlen(mount))
+            return least;
+        *slash = 0;
+    }
+}
+
+/* True if `name` is in the comma-separated list. */
+static bool lists(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == list || at[-1] == ',') && (at[length] == ',' || at[length] == 0))
+            return true;
+    return false;
+}
+
+/* The CPU quota of this process's control group, v1 or v2, rounded down; 0 without a limit. */
+static int64_t cgroup_quota(const char *root)
+{
+    char text[4096];
+    int64_t least = 0;
+    if (!read_text(root, "/proc/self/cgroup", text, sizeof text))
+        return 0;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        /* "0::/group" in v2, "4:cpu,cpuacct:/group" in v1 */
+        char *controllers = strchr(line, ':');
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = 0;
+        controllers++;
+        int64_t quota = 0;
+        if (*controllers == 0)
+            quota = quota_above(root, "/sys/fs/cgroup", group, true);
+        else if (lists(controllers, "cpu"))
+            quota = quota_above(root, "/sys/fs/cgroup/cpu", group, false);
+        if (quota > 0 && (least == 0 || quota < least))
+            least = quota;
+    }
+    return least;
+}
+
+/* Physical cores among the CPUs of `allowed`: a CPU counts if it is the first allowed one of its core. */
+static int physical_cores(const char *root, const cpu_set_t *allowed, size_t bytes)
+{
+    char path[128], siblings[256];
+    int cores = 0;
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
+        if (!CPU_ISSET_S((size_t)cpu, bytes, allowed))
+            continue;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        int first = cpu;
+        if (read_text(root, path, siblings, sizeof siblings)) {
+            /* "0,64" or "0-1": the CPUs before this one are what matters */
+            for (char *at = siblings; *at >= '0' && *at <= '9';) {
+                long low = strtol(at, &at, 10), high = low;
+                if (*at == '-')
+                    high = strtol(at + 1, &at, 10);
+                for (long other = low; other <= high && other < first; other++)
+                    if (CPU_ISSET_S((size_t)other, bytes, allowed))
+                        first = (int)other;
+                at += *at == ',';
+            }
+        }
+        cores += first == cpu;
+    }
+    return cores;
+}
+
+int ml_threads_detect(const char *root, int usable)
+{
+    cpu_set_t *allowed = CPU_ALLOC(MAX_CPUS);
+    if (!allowed)
+        return 1;
+    size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+    CPU_ZERO_S(bytes, allowed);
+    if (usable > 0)
+        for (int cpu = 0; cpu < usable && cpu < MAX_CPUS; cpu++)
+            CPU_SET_S((size_t)cpu, bytes, allowed);
+    else if (sched_getaffinity(0, bytes, allowed) != 0)
+        CPU_SET_S(0, bytes, allowed);
+    int64_t threads = physical_cores(root, allowed, bytes);
+    CPU_FREE(allowed);
+    int64_t quota = cgroup_quota(root);
+    if (quota > 0 && quota < threads)
+        threads = quota;
+    if (threads > MAX_WORKERS)
+        threads = MAX_WORKERS;
+    return threads > 0 ? (int)threads : 1;
+}
+
+#else
+
+int ml_threads_detect(const char *root, int usable)
+{
+    (void)root;
+    long cpus = usable;
+#if defined(__APPLE__)
+    int cores = 0;
+    size_t size = sizeof cores;
+    if (cpus <= 0 && sysctlbyname("hw.physicalcpu", &cores, &size, NULL, 0) == 0)
+        cpus = cores;
+#endif
+    if (cpus <= 0)
+        cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return cpus > MAX_WORKERS ? MAX_WORKERS : cpus > 0 ? (int)cpus : 1;
+}
+
+#endif
+
+int ml_threads_default(void)
+{
+    return ml_threads_detect("", 0);
+}
+
+#endif
+
+int ml_pool_workers(const ml_pool *pool)
+{
+    return pool->workers;
+}
