@@ -128,7 +128,7 @@ def _q4_round_pass(x: F32) -> tuple[I8, F32]:
 def _largest(x: F32) -> F32:
     """Each row's element of largest magnitude, with its sign; the first of equal ones."""
     high, low = x.max(axis=1), x.min(axis=1)
-    largest = np.where(high > -low, high, low)
+    largest: F32 = np.where(high > -low, high, low)
     equal = np.flatnonzero((high == -low) & (high > 0))
     first = np.abs(x[equal]).argmax(axis=1)
     largest[equal] = x[equal, first]
