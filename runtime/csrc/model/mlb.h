@@ -79,7 +79,7 @@ typedef struct ml_layer_weights {
     const float *ffn_norm;
     ml_matrix w1, w2, w3;
     const float *post_attn_norm, *post_ffn_norm; /* NULL without post_norms */
-    uint8_t flags;
+    uint8_t flags; /* ML_LAYER_*; without layer_flags a sliding window is set for every layer */
 } ml_layer_weights;
 
 typedef struct ml_model {
