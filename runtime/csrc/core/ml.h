@@ -110,6 +110,44 @@ ML_ALWAYS_INLINE uint16_t ml_f32_to_f16(float x)
     return (uint16_t)(sign | ((bits - 0x38000000u + round) >> 13));
 }
 
+/* Four bytes from any address as one 32-bit value. */
+ML_ALWAYS_INLINE int32_t ml_load_i32(const void *p)
+{
+    int32_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* Two 16-bit values in one 32-bit lane, the first in the low half. */
+ML_ALWAYS_INLINE int32_t ml_pair_i16(int first, int second)
+{
+    return (int32_t)(((uint32_t)first & 0xffffu) | ((uint32_t)second << 16));
+}
+
+/* The exact sum of one block's products: Q8 quants, or Q4 nibbles (low: elements 0 to 15, high: 16 to 31). */
+ML_ALWAYS_INLINE int32_t ml_dot32_q8(const int8_t *w, const int8_t *x)
+{
+    int32_t sum = 0;
+    for (int j = 0; j < ML_BLOCK; j++)
+        sum += w[j] * x[j];
+    return sum;
+}
+
+ML_ALWAYS_INLINE int32_t ml_dot32_q4(const uint8_t *w, const int8_t *x)
+{
+    int32_t sum = 0;
+    for (int j = 0; j < ML_BLOCK / 2; j++)
+        sum += ((w[j] & 0x0f) - 8) * x[j] + ((w[j] >> 4) - 8) * x[j + ML_BLOCK / 2];
+    return sum;
+}
+
+/* Asks for the cache line at p; ML_USE_PREFETCH comes from ml_config.h and can be overridden with -D. */
+#if defined(__GNUC__)
+#define ml_prefetch(p) __builtin_prefetch(p)
+#else
+#define ml_prefetch(p) ((void)(p))
+#endif
+
 /* Sum of the 16 partials of a canonical reduction, folded by halves; `p` is overwritten. */
 ML_ALWAYS_INLINE float ml_fold16(float *p)
 {

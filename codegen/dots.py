@@ -1,0 +1,555 @@
+"""Dot strategies: how each machine multiplies int8 weights by int8 activations, and the reason for each trick.
+
+A `Dot` works on packed weights: a step holds four bytes of each of `group` rows, one 32-bit lane owns one row, and a
+step meets four activations of one token. A `RowDot` works on row-major blocks of 32. Both return C; both come with a
+NumPy model of what the instructions really do (wrap and saturation included), which tests compare with exact
+integers.
+
+Sums of activations: stored weights may be shifted by an offset to make them unsigned. `tile_q8` puts
+-offset * sum(x) per block next to the activations, and the strategy adds it, so block sums stay exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Kind = Literal["q8", "q4"]
+IntArray = npt.NDArray[np.int64]
+
+BLOCK = 32
+
+
+class Dot(Protocol):
+    """One machine's inner product over packed weights; attributes are facts, methods return C."""
+
+    @property
+    def group(self) -> int:
+        """Rows per group: the 32-bit lanes of a step."""
+
+    @property
+    def step(self) -> int:
+        """Bytes of one row in a step."""
+
+    @property
+    def q8_offset(self) -> int:
+        """Added to Q8 weights when they are packed."""
+
+    @property
+    def q4_offset(self) -> int:
+        """What a nibble, as multiplied, exceeds its weight by (8 for raw nibbles)."""
+
+    @property
+    def q4_xor(self) -> int:
+        """Applied to Q4 bytes when they are packed."""
+
+    @property
+    def x_bytes(self) -> int:
+        """Bytes that tile_q8 writes per block and token."""
+
+    @property
+    def sum_type(self) -> str:
+        """C type of `group` int32 block sums."""
+
+    @property
+    def note(self) -> str:
+        """The reason for the trick, printed into the C."""
+
+    def consts(self, kind: Kind) -> str:
+        """Declarations before the loop over blocks."""
+
+    def start(self, kind: Kind, correction: str) -> str:
+        """Expression: a block's sums before its first step; `correction` is an int32 expression."""
+
+    def w_load(self, kind: Kind, p: str) -> str:
+        """Statements: one step of weights from pointer p into named registers."""
+
+    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
+        """Statement: add a step's products. `half` is 1 for the high nibbles of Q4; x points at this token's step."""
+
+    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+        """Expression: the block's exact int32 sums."""
+
+    def to_f32(self, kind: Kind, isum: str) -> str:
+        """Expression: block sums as floats."""
+
+    def x_prepare(self, to: str, source: str) -> str:
+        """Statement: four activations at `source` arranged at `to` (x_bytes / 8 bytes) as mac reads them."""
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """What the machine computes for stored weights w [rows, 32] and activations x [32]: sums [rows]."""
+
+
+def _wrap(values: IntArray, bits: int) -> IntArray:
+    """Two's-complement wrap to `bits` bits."""
+    half = 1 << (bits - 1)
+    return (values + half) % (1 << bits) - half
+
+
+def _saturate16(values: IntArray) -> IntArray:
+    return np.clip(values, -32768, 32767)
+
+
+def _maddubs(u: IntArray, s: IntArray) -> IntArray:
+    """Pairs of unsigned times signed bytes, added with saturation to 16 bits."""
+    products = (u % 256) * _wrap(s, 8)
+    return _saturate16(products[..., 0::2] + products[..., 1::2])
+
+
+@dataclass(frozen=True)
+class X86:
+    """Names of one vector width of x86."""
+
+    bits: int
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of intrinsics."""
+        return "_mm" if self.bits == 128 else f"_mm{self.bits}"
+
+    @property
+    def type(self) -> str:
+        """C type of an integer vector."""
+        return f"__m{self.bits}i"
+
+    @property
+    def lanes(self) -> int:
+        """32-bit lanes."""
+        return self.bits // 32
+
+    def load(self, p: str) -> str:
+        """Unaligned load."""
+        return f"{self.prefix}_loadu_si{self.bits}((const void *)({p}))"
+
+    def zero(self) -> str:
+        """All bits zero."""
+        return f"{self.prefix}_setzero_si{self.bits}()"
+
+    def op(self, word: str, *arguments: str) -> str:
+        """Any intrinsic of this width."""
+        return f"{self.prefix}_{word}({', '.join(arguments)})"
+
+    def and_(self, a: str, b: str) -> str:
+        """Bitwise and."""
+        return f"{self.prefix}_and_si{self.bits}({a}, {b})"
+
+    def broadcast4(self, p: str) -> str:
+        """Four bytes at p in every 32-bit lane."""
+        return self.op("set1_epi32", f"ml_load_i32({p})")
+
+
+class _X86Dot:
+    """What the packed x86 strategies share."""
+
+    x86: X86
+    step: int = 4
+    q4_xor: int = 0
+    q4_offset: int = 8
+
+    @property
+    def group(self) -> int:
+        """One row per 32-bit lane."""
+        return self.x86.lanes
+
+    @property
+    def sum_type(self) -> str:
+        """An integer vector."""
+        return self.x86.type
+
+    @property
+    def x_bytes(self) -> int:
+        """Activations stay bytes."""
+        return BLOCK
+
+    def x_prepare(self, to: str, source: str) -> str:
+        """The four bytes as they are."""
+        return f"memcpy({to}, {source}, 4);"
+
+    def to_f32(self, kind: Kind, isum: str) -> str:
+        """Exact: |sum| < 2^24."""
+        return self.x86.op("cvtepi32_ps", isum)
+
+    def _nibbles(self, p: str) -> str:
+        x = self.x86
+        return (
+            f"const {x.type} packed = {x.load(p)};\n"
+            f"const {x.type} w0 = {x.and_('packed', 'low_nibbles')}; /* elements 0 to 15 of the block */\n"
+            f"const {x.type} w1 = {x.and_(x.op('srli_epi16', 'packed', '4'), 'low_nibbles')}; /* 16 to 31 */"
+        )
+
+    def _nibble_mask(self) -> str:
+        return f"const {self.x86.type} low_nibbles = {self.x86.op('set1_epi8', '0x0f')};"
+
+
+@dataclass(frozen=True)
+class DpbusdBias(_X86Dot):
+    """vpdpbusd: four unsigned times signed byte products added to an int32 lane."""
+
+    x86: X86
+    intrinsic: str = "dpbusd_epi32"
+    q8_offset: int = 128
+    note: str = (
+        "vpdpbusd wants unsigned weights: Q8 weights are stored with +128 and Q4 nibbles raw (weight + 8). Each"
+        " block starts from -128 * sum(x) or -8 * sum(x), so its int32 sum is exact."
+    )
+
+    def consts(self, kind: Kind) -> str:
+        """The nibble mask."""
+        return self._nibble_mask() if kind == "q4" else ""
+
+    def start(self, kind: Kind, correction: str) -> str:
+        """The correction in every lane costs nothing more than a zero."""
+        return self.x86.op("set1_epi32", correction)
+
+    def w_load(self, kind: Kind, p: str) -> str:
+        """Unsigned weights."""
+        if kind == "q8":
+            return f"const {self.x86.type} w0 = {self.x86.load(p)};"
+        return self._nibbles(p)
+
+    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
+        """One instruction; the broadcast is part of its memory operand."""
+        return f"{isum} = {self.x86.op(self.intrinsic, isum, f'w{half}', self.x86.broadcast4(x))};"
+
+    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+        """Nothing left to do."""
+        return isum
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """Exact int32 accumulation of unsigned times signed products."""
+        offset = self.q8_offset if kind == "q8" else self.q4_offset
+        total: IntArray = (w % 256) @ _wrap(x, 8) - offset * int(x.sum())
+        return _wrap(total, 32)
+
+
+@dataclass(frozen=True)
+class MaddubsSign(_X86Dot):
+    """pmaddubsw with the weight's sign moved to the activation; int16 sums for Q4."""
+
+    x86: X86
+    q8_offset: int = 0
+    note: str = (
+        "pmaddubsw wants one unsigned operand: |w| times x with w's sign (psignb) is w times x, and 127 * 127 * 2"
+        " stays below 32767. Q4 nibbles are unsigned already; the eight pair sums of a block (at most 30480) are"
+        " added in int16 before a single pmaddwd, and -8 * sum(x) makes the sum exact."
+    )
+
+    def consts(self, kind: Kind) -> str:
+        """Ones for pmaddwd, and the nibble mask."""
+        ones = f"const {self.x86.type} ones = {self.x86.op('set1_epi16', '1')};"
+        return ones if kind == "q8" else f"{ones}\n{self._nibble_mask()}"
+
+    def start(self, kind: Kind, correction: str) -> str:
+        """Zero: int32 sums for Q8, int16 sums for Q4."""
+        return self.x86.zero()
+
+    def w_load(self, kind: Kind, p: str) -> str:
+        """Q8: the weights and their magnitudes; Q4: nibbles."""
+        if kind == "q4":
+            return self._nibbles(p)
+        x = self.x86
+        return (
+            f"const {x.type} w0 = {x.load(p)};\nconst {x.type} magnitude = {x.op('abs_epi8', 'w0')};"
+        )
+
+    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
+        """Pair sums, widened to int32 at once for Q8."""
+        op = self.x86.op
+        if kind == "q4":
+            pairs = op("maddubs_epi16", f"w{half}", self.x86.broadcast4(x))
+            return f"{isum} = {op('add_epi16', isum, pairs)};"
+        pairs = op("maddubs_epi16", "magnitude", op("sign_epi8", self.x86.broadcast4(x), "w0"))
+        return f"{isum} = {op('add_epi32', isum, op('madd_epi16', pairs, 'ones'))};"
+
+    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+        """Q4: int16 pairs to int32, then the correction."""
+        if kind == "q8":
+            return isum
+        op = self.x86.op
+        return op("add_epi32", op("madd_epi16", isum, "ones"), op("set1_epi32", correction))
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """Signs wrap (-(-128) is -128), pair sums saturate, Q4 sums wrap at 16 bits."""
+        if kind == "q4":
+            pairs = _maddubs(w, np.broadcast_to(x, w.shape)).reshape(len(w), 8, 2)
+            lanes = _wrap(pairs.sum(axis=1), 16)
+            return lanes.sum(axis=1) - self.q4_offset * int(x.sum())
+        stored = _wrap(w, 8)
+        return _maddubs(np.abs(stored), _wrap(np.sign(stored) * x, 8)).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class MaddEvenOdd(_X86Dot):
+    """No byte multiply at all: even and odd bytes as 16-bit lanes for pmaddwd."""
+
+    x86: X86
+    q8_offset: int = 128
+    note: str = (
+        "There is no 8-bit multiply. A 16-bit lane of a weight step holds two bytes of one row; they are split into"
+        " the even byte (w & 0xff) and the odd byte (w >> 8, logical) and multiplied by pmaddwd. That needs unsigned"
+        " weights: Q8 is stored with +128, and -128 * sum(x) is added. Activations are expanded once per call into"
+        " matching broadcast pairs, so the inner loop has no shuffles, which matters on CPUs with one shuffle port."
+    )
+
+    @property
+    def x_bytes(self) -> int:
+        """Eight steps of two vectors: pairs (x0, x2) and (x1, x3) in every lane."""
+        return 8 * 2 * self.x86.bits // 8
+
+    def consts(self, kind: Kind) -> str:
+        """The mask of even bytes or of even nibbles."""
+        mask = "0x00ff" if kind == "q8" else "0x000f"
+        return f"const {self.x86.type} even_mask = {self.x86.op('set1_epi16', mask)};"
+
+    def start(self, kind: Kind, correction: str) -> str:
+        """The correction in every lane."""
+        return self.x86.op("set1_epi32", correction)
+
+    def w_load(self, kind: Kind, p: str) -> str:
+        """Even and odd bytes; for Q4 of low and of high nibbles."""
+        x = self.x86
+        if kind == "q8":
+            return (
+                f"const {x.type} packed = {x.load(p)};\n"
+                f"const {x.type} even0 = {x.and_('packed', 'even_mask')};\n"
+                f"const {x.type} odd0 = {x.op('srli_epi16', 'packed', '8')};"
+            )
+        return (
+            f"const {x.type} packed = {x.load(p)};\n"
+            f"const {x.type} even0 = {x.and_('packed', 'even_mask')}; /* elements 0 to 15 of the block */\n"
+            f"const {x.type} odd0 = {x.and_(x.op('srli_epi16', 'packed', '8'), 'even_mask')};\n"
+            f"const {x.type} even1 = {x.and_(x.op('srli_epi16', 'packed', '4'), 'even_mask')}; /* 16 to 31 */\n"
+            f"const {x.type} odd1 = {x.op('srli_epi16', 'packed', '12')};"
+        )
+
+    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
+        """Two pmaddwd, each one partial sum per row."""
+        op, load = self.x86.op, self.x86.load
+        even = op("madd_epi16", f"even{half}", load(x))
+        odd = op("madd_epi16", f"odd{half}", load(f"{x} + {self.x86.bits // 8}"))
+        return f"{isum} = {op('add_epi32', isum, op('add_epi32', even, odd))};"
+
+    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+        """Nothing left to do."""
+        return isum
+
+    def x_prepare(self, to: str, source: str) -> str:
+        """Pairs as 16-bit values, broadcast."""
+        x = self.x86
+        even = x.op("set1_epi32", f"ml_pair_i16({source}[0], {source}[2])")
+        odd = x.op("set1_epi32", f"ml_pair_i16({source}[1], {source}[3])")
+        store = f"{x.prefix}_storeu_si{x.bits}"
+        return (
+            f"{store}((void *)({to}), {even});\n{store}((void *)({to} + {x.bits // 8}), {odd});"
+        )
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """16-bit lanes: logical shift and mask, exact pmaddwd."""
+        offset = self.q8_offset if kind == "q8" else self.q4_offset
+        stored = w % 256
+        even, odd = stored[:, 0::2], stored[:, 1::2]
+        total: IntArray = even @ x[0::2] + odd @ x[1::2] - offset * int(x.sum())
+        return _wrap(total, 32)
+
+
+class RowDot(Protocol):
+    """One machine's inner product over row-major data."""
+
+    @property
+    def note(self) -> str:
+        """The reason for the trick, printed into the C."""
+
+    @property
+    def q4_offset(self) -> int:
+        """What a nibble, as multiplied, exceeds its weight by."""
+
+    def consts(self, kind: Kind) -> str:
+        """Declarations before the loop over blocks."""
+
+    def x_load(self, kind: Kind, p: str) -> str:
+        """Statements: a block of activations into registers that every row of the tile uses."""
+
+    def block(self, kind: Kind, w: str) -> str:
+        """Expression: int, the sum of one block's products; w points at the block's weights."""
+
+    def span(self, isum: str, a: str, b: str, n: str) -> str:
+        """Statements: int32 `isum` becomes the sum of n products of the int8 arrays a and b."""
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """What `block` computes for w [rows, 32] (signed quants, or nibbles) and x [32]: sums [rows]."""
+
+
+@dataclass(frozen=True)
+class ScalarRowDot:
+    """Plain C."""
+
+    note: str = "Plain products; a nibble is an element's weight + 8."
+    q4_offset: int = 0
+
+    def consts(self, kind: Kind) -> str:
+        """None."""
+        return ""
+
+    def x_load(self, kind: Kind, p: str) -> str:
+        """The pointer itself."""
+        return f"const int8_t *xb = {p};"
+
+    def block(self, kind: Kind, w: str) -> str:
+        """The helper of core/ml.h."""
+        return f"ml_dot32_{kind}({w}, xb)"
+
+    def span(self, isum: str, a: str, b: str, n: str) -> str:
+        """One product after the other."""
+        return f"int32_t {isum} = 0;\nfor (int i = 0; i < {n}; i++)\n{isum} += {a}[i] * {b}[i];"
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """Exact."""
+        offset = 8 if kind == "q4" else 0
+        return (w - offset) @ x
+
+
+class _X86RowDot:
+    """What the row-major x86 strategies share: one block in one or two registers."""
+
+    x86: X86
+    q4_offset: int = 8
+
+    @property
+    def _parts(self) -> int:
+        return BLOCK * 8 // self.x86.bits
+
+    def _mac(self, isum: str, w: str, x: str, *, unsigned: bool) -> str:
+        raise NotImplementedError
+
+    def x_load(self, kind: Kind, p: str) -> str:
+        """All 32 activations."""
+        width = self.x86.bits // 8
+        return "\n".join(
+            f"const {self.x86.type} x{k} = {self.x86.load(f'{p} + {k * width}' if k else p)};"
+            for k in range(self._parts)
+        )
+
+    def block(self, kind: Kind, w: str) -> str:
+        """Products of all parts, then a horizontal sum."""
+        x = self.x86
+        if kind == "q8":
+            width = x.bits // 8
+            parts = [x.load(f"{w} + {k * width}" if k else w) for k in range(self._parts)]
+        elif self._parts == 2:
+            packed = x.load(w)
+            parts = [
+                x.and_(packed, "low_nibbles"),
+                x.and_(x.op("srli_epi16", packed, "4"), "low_nibbles"),
+            ]
+        else:
+            parts = [f"ml_nibbles_{x.bits}({w})"]
+        isum = x.zero()
+        for k, part in enumerate(parts):
+            isum = self._mac(isum, part, f"x{k}", unsigned=kind == "q4")
+        return f"ml_sum_i32_{x.bits}({isum})"
+
+    def span(self, isum: str, a: str, b: str, n: str) -> str:
+        """Whole vectors, then a scalar tail."""
+        x, width = self.x86, self.x86.bits // 8
+        step = self._mac("lanes", x.load(f"{a} + i"), x.load(f"{b} + i"), unsigned=False)
+        return (
+            f"{x.type} lanes = {x.zero()};\nint i = 0;\n"
+            f"for (; i + {width} <= {n}; i += {width})\nlanes = {step};\n"
+            f"int32_t {isum} = ml_sum_i32_{x.bits}(lanes);\n"
+            f"for (; i < {n}; i++)\n{isum} += {a}[i] * {b}[i];"
+        )
+
+
+@dataclass(frozen=True)
+class MaddRow(_X86RowDot):
+    """Bytes widened to 16 bits for pmaddwd."""
+
+    x86: X86
+    note: str = (
+        "There is no 8-bit multiply: bytes are split into sign-extended even and odd 16-bit lanes for pmaddwd. Q4"
+        " nibbles stay unsigned; 8 * sum(x) is subtracted per block."
+    )
+
+    def consts(self, kind: Kind) -> str:
+        """The nibble mask."""
+        return _row_consts(self.x86, kind, ones=False)
+
+    def _mac(self, isum: str, w: str, x: str, *, unsigned: bool) -> str:
+        return self.x86.op("add_epi32", isum, f"ml_madd_i8_{self.x86.bits}({w}, {x})")
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """Exact."""
+        return _wrap(w, 8) @ _wrap(x, 8) - (self.q4_offset if kind == "q4" else 0) * int(x.sum())
+
+
+@dataclass(frozen=True)
+class MaddubsRow(_X86RowDot):
+    """pmaddubsw, with the weight's sign moved to the activation for Q8."""
+
+    x86: X86
+    note: str = (
+        "pmaddubsw wants one unsigned operand: |w| times x with w's sign (psignb) is w times x. Q4 nibbles are"
+        " unsigned already; 8 * sum(x) is subtracted per block."
+    )
+
+    def consts(self, kind: Kind) -> str:
+        """Ones for pmaddwd, and the nibble mask."""
+        return _row_consts(self.x86, kind, ones=True)
+
+    def _mac(self, isum: str, w: str, x: str, *, unsigned: bool) -> str:
+        op = self.x86.op
+        if unsigned:
+            pairs = op("maddubs_epi16", w, x)
+        else:
+            pairs = op("maddubs_epi16", op("abs_epi8", w), op("sign_epi8", x, w))
+        return op("add_epi32", isum, op("madd_epi16", pairs, "ones"))
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """Signs wrap and pair sums saturate."""
+        if kind == "q4":
+            pairs = _maddubs(w, np.broadcast_to(x, w.shape))
+            return pairs.sum(axis=1) - self.q4_offset * int(x.sum())
+        stored = _wrap(w, 8)
+        return _maddubs(np.abs(stored), _wrap(np.sign(stored) * x, 8)).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class DpbusdSignRow(_X86RowDot):
+    """vpdpbusd, with the weight's sign moved to the activation for Q8."""
+
+    x86: X86
+    intrinsic: str
+    note: str = (
+        "vpdpbusd wants one unsigned operand: |w| times x with w's sign (psignb) is w times x, with no saturation"
+        " on the way. Q4 nibbles are unsigned already; 8 * sum(x) is subtracted per block."
+    )
+
+    def consts(self, kind: Kind) -> str:
+        """The nibble mask."""
+        return _row_consts(self.x86, kind, ones=False)
+
+    def _mac(self, isum: str, w: str, x: str, *, unsigned: bool) -> str:
+        if unsigned:
+            return f"{self.intrinsic}({isum}, {w}, {x})"
+        op = self.x86.op
+        return f"{self.intrinsic}({isum}, {op('abs_epi8', w)}, {op('sign_epi8', x, w)})"
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """Signs wrap; sums are exact."""
+        if kind == "q4":
+            return (w % 256) @ _wrap(x, 8) - self.q4_offset * int(x.sum())
+        stored = _wrap(w, 8)
+        signed: IntArray = (np.abs(stored) % 256) * _wrap(np.sign(stored) * x, 8)
+        return signed.sum(axis=1)
+
+
+def _row_consts(x86: X86, kind: Kind, *, ones: bool) -> str:
+    lines = []
+    if ones:
+        lines.append(f"const {x86.type} ones = {x86.op('set1_epi16', '1')};")
+    if kind == "q4" and x86.bits == 128:
+        lines.append(f"const {x86.type} low_nibbles = {x86.op('set1_epi8', '0x0f')};")
+    return "\n".join(lines)

@@ -1,0 +1,31 @@
+/*
+ * ml_k_gelu_mul_avx512vnni
+ * g = gelu(g) * u, with the tanh approximation.
+ *
+ * Written by krafla-gen from templates/gelu_mul.c.j2 and isa_specs/avx512vnni.py (facets: f32); do not edit.
+ */
+#include "ml_config.h"
+#include "core/x86_common.h"
+#include "avx512vnni/math_avx512vnni.h"
+#include "scalar/math_scalar.h"
+
+void ml_k_gelu_mul_avx512vnni(float *g, const float *u, int n)
+{
+    /* 0.5 x (1 + tanh(c z)) is x / (1 + exp(-2 c z)), with z = x + 0.044715 x^3 and c = sqrt(2 / pi). */
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const __m512 x = _mm512_loadu_ps(g + i);
+        const __m512 square = _mm512_mul_ps(x, x);
+        const __m512 z = _mm512_fmadd_ps(_mm512_mul_ps(square, _mm512_set1_ps(0.044715f)), x, x);
+        const __m512 denominator = _mm512_add_ps(
+            _mm512_set1_ps(1.0f), ml_exp_avx512vnni(_mm512_mul_ps(z, _mm512_set1_ps(-1.5957691216057308f))));
+        _mm512_storeu_ps(g + i, _mm512_mul_ps(_mm512_div_ps(x, denominator), _mm512_loadu_ps(u + i)));
+    }
+    for (; i < n; i++) { /* the rest, one by one */
+        const float x = g[i];
+        const float square = (x * x);
+        const float z = ml_madd((square * 0.044715f), x, x);
+        const float denominator = (1.0f + ml_exp_scalar((z * -1.5957691216057308f)));
+        g[i] = ((x / denominator) * u[i]);
+    }
+}

@@ -1,0 +1,65 @@
+/*
+ * ml_k_matvec_q8_pk_sse2
+ * y[r0..r1) = W x for packed Q8_0 weights with f32 scales.
+ *
+ * Written by krafla-gen from templates/matvec_pk.c.j2 and isa_specs/sse2.py (facets: pack); do not edit.
+ *
+ * There is no 8-bit multiply. A 16-bit lane of a weight step holds two bytes of one row; they are split
+ * into the even byte (w & 0xff) and the odd byte (w >> 8, logical) and multiplied by pmaddwd. That needs
+ * unsigned weights: Q8 is stored with +128, and -128 * sum(x) is added. Activations are expanded once per
+ * call into matching broadcast pairs, so the inner loop has no shuffles, which matters on CPUs with one
+ * shuffle port.
+ */
+#include "ml_config.h"
+#include "core/x86_common.h"
+
+/* One group of 4 rows against 1 token; sums stay in registers over all blocks. */
+static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const int8_t *x, const float *xd,
+                   const int32_t *xs, size_t blocks)
+{
+    const __m128i even_mask = _mm_set1_epi16(0x00ff);
+    __m128 sum0 = _mm_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        /* Hardware prefetchers stop at page boundaries. */
+        for (int line = 0; line < 128; line += 64)
+            ml_prefetch(w + ML_PREFETCH_DISTANCE + line);
+#endif
+        __m128i isum0 = _mm_set1_epi32(xs[0]);
+#pragma GCC unroll 8
+        for (int step = 0; step < 8; step++) {
+            const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
+            const __m128i even0 = _mm_and_si128(packed, even_mask);
+            const __m128i odd0 = _mm_srli_epi16(packed, 8);
+            isum0 = _mm_add_epi32(
+                isum0,
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 32))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 32 + 16)))));
+        }
+        const __m128 w_scale = _mm_loadu_ps(wd);
+        sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
+        w += 128;
+        wd += 4;
+        x += 256;
+        xd += 1;
+        xs += 2;
+    }
+    if (rows >= 4) {
+        _mm_storeu_ps(y, sum0);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[4];
+    _mm_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+}
+
+void ml_k_matvec_q8_pk_sse2(float *y, const uint8_t *wq, const float *wd, const int8_t *xt, const float *xd,
+                            const int32_t *xs, int cols, int r0, int r1)
+{
+    const size_t blocks = (size_t)cols / ML_BLOCK;
+    for (int r = r0; r < r1; r += 4) {
+        const size_t offset = (size_t)r * blocks; /* blocks before this group */
+        tile_1(y + r, r1 - r, wq + offset * 32, wd + offset, xt, xd, xs, blocks);
+    }
+}

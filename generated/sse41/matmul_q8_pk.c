@@ -1,0 +1,189 @@
+/*
+ * ml_k_matmul_q8_pk_sse41
+ * y[token][r0..r1) = W x[token] for packed Q8_0 weights with f32 scales.
+ *
+ * Written by krafla-gen from templates/matmul_pk.c.j2 and isa_specs/sse41.py (facets: pack, tile); do not
+ * edit.
+ *
+ * pmaddubsw wants one unsigned operand: |w| times x with w's sign (psignb) is w times x, and 127 * 127 * 2
+ * stays below 32767. Q4 nibbles are unsigned already; the eight pair sums of a block (at most 30480) are
+ * added in int16 before a single pmaddwd, and -8 * sum(x) makes the sum exact.
+ */
+#include "ml_config.h"
+#include "core/x86_common.h"
+
+/* One group of 4 rows against 4 tokens; sums stay in registers over all blocks. */
+static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
+                   const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    __m128 sum0 = _mm_set1_ps(0.0f);
+    __m128 sum1 = _mm_set1_ps(0.0f);
+    __m128 sum2 = _mm_set1_ps(0.0f);
+    __m128 sum3 = _mm_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m128i isum0 = _mm_setzero_si128();
+        __m128i isum1 = _mm_setzero_si128();
+        __m128i isum2 = _mm_setzero_si128();
+        __m128i isum3 = _mm_setzero_si128();
+#pragma GCC unroll 8
+        for (int step = 0; step < 8; step++) {
+            const __m128i w0 = _mm_loadu_si128((const void *)(w + step * 16));
+            const __m128i magnitude = _mm_abs_epi8(w0);
+            isum0 = _mm_add_epi32(
+                isum0, _mm_madd_epi16(
+                           _mm_maddubs_epi16(magnitude,
+                                             _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16)), w0)),
+                           ones));
+            isum1 = _mm_add_epi32(
+                isum1,
+                _mm_madd_epi16(
+                    _mm_maddubs_epi16(magnitude,
+                                      _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16 + 4)), w0)),
+                    ones));
+            isum2 = _mm_add_epi32(
+                isum2,
+                _mm_madd_epi16(
+                    _mm_maddubs_epi16(magnitude,
+                                      _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16 + 8)), w0)),
+                    ones));
+            isum3 = _mm_add_epi32(
+                isum3,
+                _mm_madd_epi16(
+                    _mm_maddubs_epi16(magnitude,
+                                      _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16 + 12)), w0)),
+                    ones));
+        }
+        const __m128 w_scale = _mm_loadu_ps(wd);
+        sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
+        sum1 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum1), _mm_mul_ps(w_scale, _mm_set1_ps(xd[1]))), sum1);
+        sum2 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum2), _mm_mul_ps(w_scale, _mm_set1_ps(xd[2]))), sum2);
+        sum3 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum3), _mm_mul_ps(w_scale, _mm_set1_ps(xd[3]))), sum3);
+        w += 128;
+        wd += 4;
+        x += 128;
+        xd += 4;
+        xs += 8;
+    }
+    if (rows >= 4) {
+        _mm_storeu_ps(y, sum0);
+        _mm_storeu_ps((y + y_stride), sum1);
+        _mm_storeu_ps((y + 2 * y_stride), sum2);
+        _mm_storeu_ps((y + 3 * y_stride), sum3);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[4];
+    _mm_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+    _mm_storeu_ps(out, sum1);
+    memcpy(y + y_stride, out, (size_t)rows * sizeof(float));
+    _mm_storeu_ps(out, sum2);
+    memcpy(y + 2 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm_storeu_ps(out, sum3);
+    memcpy(y + 3 * y_stride, out, (size_t)rows * sizeof(float));
+}
+
+/* One group of 4 rows against 2 tokens; sums stay in registers over all blocks. */
+static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
+                   const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    __m128 sum0 = _mm_set1_ps(0.0f);
+    __m128 sum1 = _mm_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m128i isum0 = _mm_setzero_si128();
+        __m128i isum1 = _mm_setzero_si128();
+#pragma GCC unroll 8
+        for (int step = 0; step < 8; step++) {
+            const __m128i w0 = _mm_loadu_si128((const void *)(w + step * 16));
+            const __m128i magnitude = _mm_abs_epi8(w0);
+            isum0 = _mm_add_epi32(
+                isum0,
+                _mm_madd_epi16(_mm_maddubs_epi16(
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 8)), w0)),
+                               ones));
+            isum1 = _mm_add_epi32(
+                isum1, _mm_madd_epi16(
+                           _mm_maddubs_epi16(
+                               magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 8 + 4)), w0)),
+                           ones));
+        }
+        const __m128 w_scale = _mm_loadu_ps(wd);
+        sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
+        sum1 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum1), _mm_mul_ps(w_scale, _mm_set1_ps(xd[1]))), sum1);
+        w += 128;
+        wd += 4;
+        x += 64;
+        xd += 2;
+        xs += 4;
+    }
+    if (rows >= 4) {
+        _mm_storeu_ps(y, sum0);
+        _mm_storeu_ps((y + y_stride), sum1);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[4];
+    _mm_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+    _mm_storeu_ps(out, sum1);
+    memcpy(y + y_stride, out, (size_t)rows * sizeof(float));
+}
+
+/* One group of 4 rows against 1 token; sums stay in registers over all blocks. */
+static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const int8_t *x, const float *xd,
+                   const int32_t *xs, size_t blocks)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    __m128 sum0 = _mm_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m128i isum0 = _mm_setzero_si128();
+#pragma GCC unroll 8
+        for (int step = 0; step < 8; step++) {
+            const __m128i w0 = _mm_loadu_si128((const void *)(w + step * 16));
+            const __m128i magnitude = _mm_abs_epi8(w0);
+            isum0 = _mm_add_epi32(
+                isum0,
+                _mm_madd_epi16(_mm_maddubs_epi16(
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 4)), w0)),
+                               ones));
+        }
+        const __m128 w_scale = _mm_loadu_ps(wd);
+        sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
+        w += 128;
+        wd += 4;
+        x += 32;
+        xd += 1;
+        xs += 2;
+    }
+    if (rows >= 4) {
+        _mm_storeu_ps(y, sum0);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[4];
+    _mm_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+}
+
+void ml_k_matmul_q8_pk_sse41(float *y, size_t y_stride, const uint8_t *wq, const float *wd, const int8_t *xt,
+                             const float *xd, const int32_t *xs, int cols, int tokens, int r0, int r1)
+{
+    const size_t blocks = (size_t)cols / ML_BLOCK;
+    for (int r = r0; r < r1; r += 4) {
+        /* This group's weights stay in cache across the token tiles. */
+        const size_t offset = (size_t)r * blocks;
+        const uint8_t *w = wq + offset * 32;
+        size_t t = 0;
+        for (; t + 4 <= (size_t)tokens; t += 4)
+            tile_4(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
+                   xd + t * blocks, xs + t * blocks * 2, blocks);
+        for (; t + 2 <= (size_t)tokens; t += 2)
+            tile_2(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
+                   xd + t * blocks, xs + t * blocks * 2, blocks);
+        for (; t + 1 <= (size_t)tokens; t += 1)
+            tile_1(y + t * y_stride + r, r1 - r, w, wd + offset, xt + t * blocks * 32, xd + t * blocks,
+                   xs + t * blocks * 2, blocks);
+    }
+}

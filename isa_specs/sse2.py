@@ -1,0 +1,34 @@
+"""sse2: every x86-64 CPU. No byte multiply, no FMA, no half precision."""
+
+from krafla.codegen.dots import X86, MaddEvenOdd, MaddRow
+from krafla.codegen.isa import Isa, Pack, Target
+from krafla.codegen.lanes import F16
+from krafla.codegen.reduce import StripReduce
+from krafla.codegen.tiles import VectorTile
+from krafla.codegen.x86_words import x86_f32
+
+F32_WORDS = x86_f32(
+    128,
+    select_gt="ml_select_128(_mm_cmpgt_ps({a}, {b}), {yes}, {no})",
+    pow2_of_rounded=(
+        "_mm_castsi128_ps(_mm_add_epi32(_mm_slli_epi32(_mm_castps_si128({x}), 23), _mm_set1_epi32(0x3f800000)))"
+    ),
+)
+
+ISA = Isa(
+    name="sse2",
+    parent="scalar",
+    doc="Every x86-64 CPU, and 32-bit ones since the Pentium 4.",
+    family="x86",
+    priority=10,
+    targets=(Target("x86_64-linux", "x86_64", fused=False),),
+    headers=("core/x86_common.h",),
+    features=("SSE2",),
+    prefetch_distance=4096,
+    f32=F32_WORDS,
+    reduce=StripReduce(fold="ml_fold16_128({p0}, {p1}, {p2}, {p3})", max_of_lanes="ml_max_128({x})"),
+    f16=F16(lanes=4, load="ml_load_f16_128({p} + {i})"),
+    rowdot=MaddRow(X86(128)),
+    pack=Pack(dot=MaddEvenOdd(X86(128)), lanes=F32_WORDS),
+    tile=VectorTile(sizes=(4, 2, 1)),
+)
