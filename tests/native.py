@@ -49,12 +49,14 @@ def build_library(
     isa: str = "scalar",
     defines: Sequence[str] = (),
     extra: Sequence[str] = (),
+    cpu: str = "",
 ) -> ctypes.CDLL:
     """Compiles the sources into a shared library and loads it.
 
-    Sources are paths, relative ones under runtime/csrc; `defines` are NAME or NAME=VALUE, `extra` more flags.
+    Sources are paths, relative ones under runtime/csrc; `defines` are NAME or NAME=VALUE, `extra` more flags. With
+    cpu="scalar" the code of an ISA that has no intrinsics in it runs on every machine.
     """
-    return ctypes.CDLL(str(build(sources, isa, defines, (*extra, "-fPIC"), ("-shared",))))
+    return ctypes.CDLL(str(build(sources, isa, defines, (*extra, "-fPIC"), ("-shared",), cpu)))
 
 
 def build_program(
@@ -62,9 +64,10 @@ def build_program(
     isa: str = "scalar",
     defines: Sequence[str] = (),
     extra: Sequence[str] = (),
+    cpu: str = "",
 ) -> Path:
     """Compiles the sources into an executable."""
-    return build(sources, isa, defines, extra, ())
+    return build(sources, isa, defines, extra, (), cpu)
 
 
 def write_source(name: str, text: str) -> Path:
@@ -82,12 +85,13 @@ def build(
     defines: Sequence[str],
     extra: Sequence[str],
     link: Sequence[str],
+    cpu: str = "",
 ) -> Path:
     """Objects in parallel, then one link; returns the cached file."""
     paths = [Path(source) if Path(source).is_absolute() else CSRC / source for source in sources]
     flags = [*(f"-D{define}" for define in (*defines, f"ML_ISA_{isa.upper()}")), *extra]
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(lambda path: _object(path, isa, flags), paths))
+        objects = list(pool.map(lambda path: _object(path, cpu or isa, flags), paths))
     name = _digest(*link, *(item.name for item in objects))
     sanitizers = [flag for flag in extra if flag.startswith("-fsanitize")]
     return _made(
@@ -96,14 +100,14 @@ def build(
     )
 
 
-def _object(path: Path, isa: str, flags: Sequence[str]) -> Path:
+def _object(path: Path, cpu: str, flags: Sequence[str]) -> Path:
     options = [
-        *target_flags("scalar" if path.name in BASELINE_SOURCES else isa),
+        *target_flags("scalar" if path.name in BASELINE_SOURCES else cpu),
         *("-std=c11", "-O2", "-g", "-ffp-contract=off", "-fvisibility=default"),
         *(() if any(flag.startswith("-fsanitize") for flag in flags) else ("-fno-sanitize=undefined",)),
         *WARNINGS,
+        *flags,  # a test's own -I comes first
         *(f"-I{folder}" for folder in (CSRC, ROOT / "generated")),
-        *flags,
     ]
     name = _digest(*options, str(path), path.read_text(encoding="utf-8"), _headers())
     return _made(CACHE / f"{name}.o", [*options, "-c", str(path)])

@@ -10,18 +10,23 @@
 #include "pack_cache.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 enum { SLICE_BYTES = 16 << 20, TASK_ROWS = 64 };
+#if defined(ML_HAS_PACK)
+_Static_assert(TASK_ROWS % ML_PACK_GROUP == 0, "a task is whole groups");
+#endif
 
 static bool is_embedding(const ml_model *model, const ml_matrix *matrix)
 {
     return matrix == &model->tok_emb;
 }
 
-/* The shared classifier's bytes are those of tok_emb, which comes first. */
-static bool already_checked(const ml_model *model, const ml_matrix *matrix)
+/* Q8 quants are looked at once: a shared classifier's are those of tok_emb. */
+static bool needs_check(const ml_model *model, const ml_matrix *matrix)
 {
-    return matrix == &model->wcls && model->config.shared_classifier;
+    return matrix->wtype == ML_WTYPE_Q8_0 &&
+           !(is_embedding(model, matrix) && model->config.shared_classifier);
 }
 
 /* What the arrays of one matrix take in our own memory: packed, or the widened scales. */
@@ -53,8 +58,10 @@ typedef struct sizes {
     ml_arena arena;
     const ml_model *model;
     bool pack;
-    uint64_t file;    /* quants and scales in the file, tok_emb apart */
-    uint64_t largest; /* of them */
+    uint64_t embedding; /* bytes of tok_emb in the file */
+    uint64_t file;      /* of the other matrices */
+    uint64_t work;      /* of the matrices that are checked, packed or widened */
+    uint64_t largest;   /* of the largest of them */
 } sizes;
 
 static ml_status add_sizes(void *context, ml_matrix *matrix, const char *name, ml_error *error)
@@ -68,10 +75,11 @@ static ml_status add_sizes(void *context, ml_matrix *matrix, const char *name, m
     ml_arena_take(&sum->arena, quants, 1);
     ml_arena_take(&sum->arena, scales, 1);
     uint64_t bytes = (uint64_t)file_quants + file_scales;
-    if (!is_embedding(sum->model, matrix))
-        sum->file += bytes;
-    if (bytes > sum->largest)
-        sum->largest = bytes;
+    *(is_embedding(sum->model, matrix) ? &sum->embedding : &sum->file) += bytes;
+    if (scales > 0 || needs_check(sum->model, matrix)) {
+        sum->work += bytes;
+        sum->largest = bytes > sum->largest ? bytes : sum->largest;
+    }
     return ML_OK;
 }
 
@@ -94,7 +102,7 @@ ml_status ml_model_predict(const ml_model *model, bool pack, ml_memory *memory, 
     uint64_t file = model->file.size;
     *memory = (ml_memory){.own = sum.arena.used, .mapped = file, .peak = sum.arena.used + file};
     if (sum.pack) {
-        memory->mapped = model->config.shared_classifier ? file : file - sum.file;
+        memory->mapped = file - sum.file + (model->config.shared_classifier ? sum.embedding : 0);
         /* A copy of the file that was read, not mapped, cannot be given back piece by piece. */
         if (model->file.mapped)
             memory->peak = sum.arena.used + (sum.largest < SLICE_BYTES ? sum.largest : SLICE_BYTES);
@@ -204,7 +212,7 @@ static ml_status prepare_matrix(void *context, ml_matrix *matrix, const char *na
     at->matrix = matrix;
     at->quants = quants ? ml_arena_take(&at->arena, quants, 1) : NULL;
     at->scales = scales ? ml_arena_take(&at->arena, scales, 1) : NULL;
-    at->check = matrix->wtype == ML_WTYPE_Q8_0 && !already_checked(at->model, matrix);
+    at->check = needs_check(at->model, matrix);
     if (!at->check && !at->scales)
         return ML_OK;
     return run_slices(at, name, file_quants / matrix->rows, file_scales / matrix->rows, error);
@@ -250,20 +258,17 @@ static void bind_all(ml_model *model, const void *memory, size_t bytes, bool pac
 static ml_status run_pass(ml_weights *weights, const sizes *sum, ml_model *model, ml_pool *pool,
                           const ml_weights_how *how, ml_error *error)
 {
-    pass at = {
-        .model = model, .pool = pool, .how = how, .pack = sum->pack, .arena = {.used = sum->arena.used}};
-    at.total = sum->file;
-    at.total +=
-        model->config.shared_classifier ? 0 : model->file.size - sum->file; /* tok_emb, and some vectors */
+    pass at = {.model = model, .pool = pool, .how = how, .pack = sum->pack, .total = sum->work};
+    at.arena.used = sum->arena.used;
     if (weights->bytes > 0) {
-        ml_status status = ml_arena_allocate(&at.arena, "weights", error);
+        char what[512];
+        snprintf(what, sizeof what, "weights of %s", model->path);
+        ml_status status = ml_arena_allocate(&at.arena, what, error);
         if (status != ML_OK)
             return status;
         weights->pages = at.arena.base;
     }
-    ml_status status = ml_model_visit(model, prepare_matrix, &at, error);
-    at.done = at.total;
-    return status == ML_OK ? report(&at, sum->pack ? "packing weights" : "checking weights", error) : status;
+    return ml_model_visit(model, prepare_matrix, &at, error);
 }
 
 #if defined(ML_HAS_PACK)
