@@ -16,6 +16,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
                    const int32_t *xs, size_t blocks)
 {
     const __m256i ones = _mm256_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
     __m256 sum0 = _mm256_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
 #if ML_USE_PREFETCH
@@ -42,7 +43,6 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         wd += 8;
         x += 32;
         xd += 1;
-        xs += 2;
     }
     if (rows >= 8) {
         _mm256_storeu_ps(y, sum0);

@@ -16,6 +16,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
                    const int32_t *xs, size_t blocks)
 {
     const __m128i ones = _mm_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
     __m128 sum0 = _mm_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
 #if ML_USE_PREFETCH
@@ -40,7 +41,6 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
         wd += 4;
         x += 32;
         xd += 1;
-        xs += 2;
     }
     if (rows >= 4) {
         _mm_storeu_ps(y, sum0);
