@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
-from click.exceptions import Exit
 
 import krafla
 from krafla.tools.errors import KraflaError
@@ -49,10 +48,18 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    epilog=EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(krafla.__version__, prog_name="krafla")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Run small language models on this CPU, through kernels that were generated for it."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def call(arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +68,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
         result: Any = cli.main(args=arguments, prog_name="krafla", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except Exit as error:
+    except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
         return complain(_usage_sentence(error), 2)
@@ -89,7 +96,7 @@ def complain(sentence: str, code: int) -> int:
 
 
 def _usage_sentence(error: click.ClickException) -> str:
-    sentence = error.format_message()
+    sentence = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
     return f"{sentence} (see `{context.command_path} --help`)" if context else sentence
 
