@@ -70,6 +70,8 @@ ML_API ml_status ml_engine_predict(ml_info *info, const char *path, const ml_opt
 ML_API ml_status ml_engine_open(ml_engine **engine, const char *path, const ml_options *options, ml_error *error);
 ML_API void ml_engine_close(ml_engine *engine);
 ML_API void ml_engine_info(const ml_engine *engine, ml_info *info);
+/* What the user should read though it is no error (why the pack cache was not written), or "". */
+ML_API const char *ml_engine_notice(const ml_engine *engine);
 
 /* A new empty sequence, or ML_E_NOMEM when all are open. */
 ML_API ml_status ml_sequence_open(ml_engine *engine, int32_t *sequence, ml_error *error);

@@ -125,7 +125,8 @@ double ml_pow(double x, double y)
     return ml_dd_exp(ml_dd_mul(ml_dd_log(x), ml_dd_of(y))).hi;
 }
 
-/* sin(r + tail) and cos(r + tail) for |r| <= pi/4 by Taylor series; the leading terms carry no rounding error. */
+/* sin(r + tail) and cos(r + tail) for |r| <= pi/4 by Taylor series; the leading terms carry no rounding
+ * error. */
 static double sine_of(double r, double tail)
 {
     double z = r * r;
@@ -160,6 +161,8 @@ static double cosine_of(double r, double tail)
 
 void ml_sincos(double x, double *sine, double *cosine)
 {
+    if (!(x >= -0x1p26 && x <= 0x1p26))
+        x = (double)NAN;
     double n = (x * 0.6366197723675814 + 0x1.8p52) - 0x1.8p52; /* quarter turns */
     /* pi/2 in three parts: exact products, so that what cancels leaves no error behind. */
     ml_dd r = ml_dd_sub(ml_dd_of(x), two_product(n, 0x1.921fb54442d18p+0));
@@ -167,7 +170,7 @@ void ml_sincos(double x, double *sine, double *cosine)
     r = ml_dd_add(r, ml_dd_of(n * 0x1.f1976b7ed8fbcp-110));
     double s = sine_of(r.hi, r.lo);
     double c = cosine_of(r.hi, r.lo);
-    int quarter = (int)((int64_t)n & 3);
+    int quarter = n == n ? (int)n & 3 : 0;
     *sine = quarter == 0 ? s : quarter == 1 ? c : quarter == 2 ? -s : -c;
     *cosine = quarter == 0 ? c : quarter == 1 ? -s : quarter == 2 ? -c : s;
 }

@@ -1,7 +1,7 @@
 /*
- * detmath.h: elementary functions in double precision that give the same bits on every machine and with every libc:
- * only +, -, *, / and comparisons, each rounded once. Double-double numbers (an unevaluated sum of two doubles, some
- * 102 bits) serve where a result must be correctly rounded.
+ * detmath.h: elementary functions in double precision that give the same bits on every machine and with every
+ * libc: only +, -, *, / and comparisons, each rounded once. Double-double numbers (an unevaluated sum of two
+ * doubles, some 102 bits) serve where a result must be correctly rounded.
  */
 #ifndef ML_DETMATH_H
 #define ML_DETMATH_H
@@ -28,12 +28,12 @@ ml_dd ml_dd_exp(ml_dd x);
 double ml_log(double x);
 double ml_pow(double x, double y);
 
-/* Sine and cosine for |x| <= 2^26, each within one unit in the last place. */
+/* Sine and cosine, each within one unit in the last place; NaN for |x| > 2^26. */
 void ml_sincos(double x, double *sine, double *cosine);
 
 /*
- * e^x within one unit in the last place; 0 below -708, infinity above 709, NaN stays NaN. Free of branches, so that
- * compilers vectorize loops over it.
+ * e^x within one unit in the last place; 0 below -708, infinity above 709, NaN stays NaN. Free of branches,
+ * so that compilers vectorize loops over it.
  */
 ML_ALWAYS_INLINE double ml_exp(double x)
 {

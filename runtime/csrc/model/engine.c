@@ -1,0 +1,383 @@
+/* engine.c: opening and closing an engine, its sequences, and the checks before a step. */
+#include "engine.h"
+
+#include "../core/memory.h"
+#include "ml_config.h"
+
+#include <stdlib.h>
+
+enum {
+    DEFAULT_CONTEXT = 4096,
+    DEFAULT_BATCH = 128,
+    MAX_BATCH = 4096,
+    MAX_SEQUENCES = 4096,
+    MAX_THREADS = 1024
+};
+
+static ml_status check_range(const char *name, int32_t value, int32_t most, ml_error *error)
+{
+    if (value < 0 || value > most)
+        return ml_fail(error, ML_E_ARGUMENT, "%s is %d, must be 0 (the default) to %d", name, value, most);
+    return ML_OK;
+}
+
+/* Replaces zeros by defaults and refuses what is out of range. */
+static ml_status settle_options(ml_options *o, const ml_options *given, const ml_model *model,
+                                ml_error *error)
+{
+    *o = given ? *given : (ml_options){.pack = 1};
+    ml_status status;
+    if ((status = check_range("threads", o->threads, MAX_THREADS, error)) != ML_OK ||
+        (status = check_range("batch", o->batch, MAX_BATCH, error)) != ML_OK ||
+        (status = check_range("sequences", o->sequences, MAX_SEQUENCES, error)) != ML_OK)
+        return status;
+    int32_t most = (int32_t)model->config.max_seq;
+    if (o->context < 0 || o->context > most)
+        return ml_fail(error, ML_E_ARGUMENT, "context is %d, %s allows 1 to %d positions", o->context,
+                       model->path, most);
+    if (o->kv_type < ML_KV_F32 || o->kv_type > ML_KV_Q8)
+        return ml_fail(error, ML_E_ARGUMENT, "kv_type is %d, must be 0 (f32), 1 (f16) or 2 (q8)", o->kv_type);
+    if (o->threads == 0)
+        o->threads = ml_threads_default();
+    if (o->context == 0)
+        o->context = most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
+    if (o->batch == 0)
+        o->batch = DEFAULT_BATCH;
+    if (o->sequences == 0)
+        o->sequences = 1;
+    return ML_OK;
+}
+
+static bool packs(const ml_options *options)
+{
+#if defined(ML_HAS_PACK)
+    return options->pack != 0;
+#else
+    return (void)options, false;
+#endif
+}
+
+static float *rows_of_floats(ml_arena *arena, int rows, int width)
+{
+    return ml_arena_take(arena, (size_t)rows, (size_t)width * sizeof(float));
+}
+
+/* Carves every buffer; runs twice, see arena.h. */
+static void carve(ml_engine *e)
+{
+    ml_arena *arena = &e->arena;
+    ml_buffers *b = &e->buffers;
+    const ml_plan *plan = &e->plan;
+    const ml_options *o = &e->options;
+    size_t batch = (size_t)o->batch;
+    b->x = rows_of_floats(arena, o->batch, plan->dim);
+    b->y = rows_of_floats(arena, o->batch, plan->dim);
+    b->q = rows_of_floats(arena, o->batch, plan->q_dim);
+    b->k = rows_of_floats(arena, o->batch, plan->kv_dim);
+    b->v = rows_of_floats(arena, o->batch, plan->kv_dim);
+    b->gate = rows_of_floats(arena, o->batch, plan->hidden_dim);
+    b->up = rows_of_floats(arena, o->batch, plan->hidden_dim);
+    b->scratch = rows_of_floats(arena, o->threads, plan->widest);
+    ml_quantized_carve(&b->quantized, arena, packs(o), o->batch, plan->widest);
+    ml_attention_carve(&b->attention, arena, o->threads, o->context, plan->head_dim);
+    b->rows = ml_arena_take(arena, batch, sizeof *b->rows);
+    b->tokens = ml_arena_take(arena, batch, sizeof *b->tokens);
+    b->wanted = ml_arena_take(arena, batch, sizeof *b->wanted);
+    b->expected = ml_arena_take(arena, (size_t)o->sequences, sizeof *b->expected);
+    for (int i = 0; i < (plan->local_rope ? 2 : 1); i++)
+        ml_rope_carve(&e->ropes[i], arena, &e->model.config, o->context);
+    ml_kv_carve(&e->kv, arena);
+}
+
+static void fill_info(ml_engine *e, const ml_memory *memory)
+{
+    const ml_config *c = &e->model.config;
+    const ml_options *o = &e->options;
+    uint64_t running = memory->own + memory->mapped;
+    uint64_t buffers = (uint64_t)e->arena.used + e->kv.pool_bytes;
+    e->info = (ml_info){
+        .dim = c->dim,
+        .n_layers = c->n_layers,
+        .n_heads = c->n_heads,
+        .n_kv_heads = c->n_kv_heads,
+        .head_dim = c->head_dim,
+        .hidden_dim = c->hidden_dim,
+        .vocab = c->vocab,
+        .max_seq = c->max_seq,
+        .wtype = c->wtype,
+        .context = (uint32_t)o->context,
+        .batch = (uint32_t)o->batch,
+        .threads = (uint32_t)o->threads,
+        .sequences = (uint32_t)o->sequences,
+        .kv_type = (uint32_t)o->kv_type,
+        .packed = packs(o),
+        .file_bytes = e->model.file.size,
+        .weight_bytes = running,
+        .arena_bytes = e->arena.used,
+        .kv_bytes = e->kv.pool_bytes,
+        .peak_bytes = (memory->peak > running ? memory->peak : running) + buffers,
+    };
+}
+
+/* Everything that needs the header only: options, plan, sizes. Leaves the model mapped, also on error. */
+static ml_status prepare(ml_engine *e, const char *path, const ml_options *options, ml_error *error)
+{
+    ml_memory memory;
+    ml_kv_layout layout;
+    ml_status status = ml_model_map(&e->model, path, error);
+    if (status != ML_OK || (status = ml_plan_check(&e->model, error)) != ML_OK ||
+        (status = settle_options(&e->options, options, &e->model, error)) != ML_OK ||
+        (status = ml_model_predict(&e->model, packs(&e->options), &memory, error)) != ML_OK)
+        return status;
+    e->layers = calloc(e->model.config.n_layers, sizeof *e->layers);
+    if (!e->layers)
+        return ml_fail(error, ML_E_NOMEM, "no memory for the plan of %s", path);
+    ml_plan_build(&e->plan, e->layers, &e->model);
+    const ml_plan *plan = &e->plan;
+    if (!ml_kv_layout_init(&layout, e->options.kv_type, plan->n_kv_layers, plan->n_kv_heads, plan->head_dim))
+        return ml_fail(error, ML_E_NOMEM, "%s: a page of the cache does not fit into the address space",
+                       path);
+    status = ml_kv_init(&e->kv, &layout, e->options.sequences, e->options.context, error);
+    if (status != ML_OK)
+        return status;
+    carve(e);
+    if (e->arena.overflow)
+        return ml_fail(error, ML_E_NOMEM, "%s: the activations do not fit into the address space", path);
+    fill_info(e, &memory);
+    return ML_OK;
+}
+
+/* Refuses what can never fit; file pages do not count, the system can drop them. */
+static ml_status check_memory(const ml_engine *e, uint64_t weights, ml_error *error)
+{
+    uint64_t total = ml_memory_total();
+    uint64_t needed = weights + e->info.arena_bytes + e->info.kv_bytes;
+    if (total == 0 || needed <= total)
+        return ML_OK;
+    return ml_fail(
+        error, ML_E_NOMEM,
+        "%s: needs %.1f GB (weights %.1f, activations %.1f, keys and values of %d positions %.1f), this "
+        "machine has %.1f GB",
+        e->model.path, 1e-9 * (double)needed, 1e-9 * (double)weights, 1e-9 * (double)e->info.arena_bytes,
+        e->options.context * e->options.sequences, 1e-9 * (double)e->info.kv_bytes, 1e-9 * (double)total);
+}
+
+static ml_status allocate(ml_engine *e, const ml_options *options, ml_error *error)
+{
+    ml_memory memory;
+    ml_status status = ml_model_predict(&e->model, packs(&e->options), &memory, error);
+    if (status != ML_OK || (status = check_memory(e, memory.own, error)) != ML_OK ||
+        (status = ml_arena_allocate(&e->arena, "activations", error)) != ML_OK)
+        return status;
+    carve(e);
+    if ((status = ml_kv_allocate(&e->kv, error)) != ML_OK ||
+        (status = ml_pool_create(&e->pool, e->options.threads, error)) != ML_OK)
+        return status;
+    e->info.threads = (uint32_t)ml_pool_workers(e->pool);
+    ml_weights_how how = {.pack = packs(&e->options)};
+    if (options) {
+        how.cache_path = options->pack_cache;
+        how.progress = options->progress;
+        how.progress_context = options->progress_context;
+    }
+    status = ml_weights_prepare(&e->weights, &e->model, e->pool, &how, error);
+    if (status != ML_OK)
+        return status;
+    e->info.packed = e->weights.packed;
+    e->info.pack_cache_hit = e->weights.cache_hit;
+    for (int i = 0; i < (e->plan.local_rope ? 2 : 1); i++)
+        ml_rope_fill(&e->ropes[i], &e->model.config, i == ML_ROPE_LOCAL, e->options.context);
+    e->options.pack_cache = NULL;
+    e->options.progress = NULL;
+    e->options.progress_context = NULL;
+    e->profile.on = e->options.profile != 0;
+    return ML_OK;
+}
+
+ml_status ml_engine_open(ml_engine **engine, const char *path, const ml_options *options, ml_error *error)
+{
+    *engine = NULL;
+    ml_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return ml_fail(error, ML_E_NOMEM, "no memory for the engine of %s", path);
+    ml_status status = prepare(e, path, options, error);
+    if (status == ML_OK)
+        status = allocate(e, options, error);
+    if (status == ML_OK)
+        *engine = e;
+    else
+        ml_engine_close(e);
+    return status;
+}
+
+ml_status ml_engine_predict(ml_info *info, const char *path, const ml_options *options, ml_error *error)
+{
+    ml_engine e = {0};
+    ml_status status = prepare(&e, path, options, error);
+    if (status == ML_OK)
+        *info = e.info;
+    free(e.layers);
+    ml_model_close(&e.model);
+    return status;
+}
+
+void ml_engine_close(ml_engine *engine)
+{
+    if (!engine)
+        return;
+    ml_pool_destroy(engine->pool);
+    ml_weights_release(&engine->weights);
+    ml_kv_release(&engine->kv);
+    ml_arena_release(&engine->arena);
+    free(engine->layers);
+    ml_model_close(&engine->model);
+    free(engine);
+}
+
+void ml_engine_info(const ml_engine *engine, ml_info *info)
+{
+    *info = engine->info;
+}
+
+const char *ml_engine_notice(const ml_engine *engine)
+{
+    return engine->weights.notice;
+}
+
+void ml_profile_read(const ml_engine *engine, double *seconds)
+{
+    memcpy(seconds, engine->profile.seconds, sizeof engine->profile.seconds);
+}
+
+void ml_profile_reset(ml_engine *engine)
+{
+    memset(engine->profile.seconds, 0, sizeof engine->profile.seconds);
+}
+
+static ml_status check_open(const ml_engine *e, int32_t sequence, ml_error *error)
+{
+    if (!ml_kv_is_open(&e->kv, sequence))
+        return ml_fail(error, ML_E_ARGUMENT, "sequence %d is not open", sequence);
+    return ML_OK;
+}
+
+static ml_status check_length(const ml_engine *e, int32_t sequence, int32_t length, ml_error *error)
+{
+    ml_status status = check_open(e, sequence, error);
+    if (status != ML_OK)
+        return status;
+    int32_t most = e->kv.sequences[sequence].length;
+    if (length < 0 || length > most)
+        return ml_fail(error, ML_E_ARGUMENT, "length is %d, sequence %d has %d positions", length, sequence,
+                       most);
+    return ML_OK;
+}
+
+static ml_status opened(const ml_engine *e, int32_t sequence, ml_error *error)
+{
+    if (sequence < 0)
+        return ml_fail(error, ML_E_NOMEM, "all %d sequences are open", e->kv.n_sequences);
+    return ML_OK;
+}
+
+ml_status ml_sequence_open(ml_engine *engine, int32_t *sequence, ml_error *error)
+{
+    *sequence = ml_kv_open(&engine->kv);
+    return opened(engine, *sequence, error);
+}
+
+ml_status ml_sequence_fork(ml_engine *engine, int32_t source, int32_t length, int32_t *sequence,
+                           ml_error *error)
+{
+    *sequence = -1;
+    ml_status status = check_length(engine, source, length, error);
+    if (status != ML_OK)
+        return status;
+    *sequence = ml_kv_fork(&engine->kv, source, length);
+    return opened(engine, *sequence, error);
+}
+
+ml_status ml_sequence_truncate(ml_engine *engine, int32_t sequence, int32_t length, ml_error *error)
+{
+    ml_status status = check_length(engine, sequence, length, error);
+    if (status == ML_OK)
+        ml_kv_truncate(&engine->kv, sequence, length);
+    return status;
+}
+
+int32_t ml_sequence_length(const ml_engine *engine, int32_t sequence)
+{
+    return ml_kv_is_open(&engine->kv, sequence) ? engine->kv.sequences[sequence].length : -1;
+}
+
+void ml_sequence_close(ml_engine *engine, int32_t sequence)
+{
+    if (ml_kv_is_open(&engine->kv, sequence))
+        ml_kv_close(&engine->kv, sequence);
+}
+
+static ml_status check_row(const ml_engine *e, const ml_row *row, int32_t i, const float *logits,
+                           ml_error *error)
+{
+    if (!ml_kv_is_open(&e->kv, row->sequence))
+        return ml_fail(error, ML_E_ARGUMENT, "row %d: sequence %d is not open", i, row->sequence);
+    if (row->token < 0 || row->token >= e->plan.vocab)
+        return ml_fail(error, ML_E_ARGUMENT, "row %d: token is %d, the model has tokens 0 to %d", i,
+                       row->token, e->plan.vocab - 1);
+    int32_t expected = e->buffers.expected[row->sequence];
+    if (row->position != expected)
+        return ml_fail(error, ML_E_ARGUMENT, "row %d: position is %d, sequence %d continues at %d", i,
+                       row->position, row->sequence, expected);
+    if (row->position >= e->options.context)
+        return ml_fail(error, ML_E_ARGUMENT, "row %d: position %d is beyond the context of %d positions", i,
+                       row->position, e->options.context);
+    if (row->wants_logits && !logits)
+        return ml_fail(error, ML_E_ARGUMENT, "row %d wants logits, but there is no room for them", i);
+    return ML_OK;
+}
+
+static ml_status check_rows(ml_engine *e, const ml_row *rows, int32_t n, const float *logits, ml_error *error)
+{
+    if (n < 0 || (n > 0 && !rows))
+        return ml_fail(error, ML_E_ARGUMENT, "n_rows is %d, must be the number of rows given", n);
+    for (int32_t i = 0; i < e->kv.n_sequences; i++)
+        e->buffers.expected[i] = e->kv.sequences[i].length;
+    for (int32_t i = 0; i < n; i++) {
+        ml_status status = check_row(e, &rows[i], i, logits, error);
+        if (status != ML_OK)
+            return status;
+        e->buffers.expected[rows[i].sequence]++;
+    }
+    return ML_OK;
+}
+
+/* Takes rows into a step's buffers, with pages for them; returns how many want logits. */
+static int load_rows(ml_engine *e, const ml_row *rows, int n)
+{
+    ml_buffers *b = &e->buffers;
+    int wanted = 0;
+    for (int i = 0; i < n; i++) {
+        int32_t sequence = rows[i].sequence;
+        ml_kv_append(&e->kv, sequence);
+        b->rows[i] = (ml_query_row){e->kv.sequences[sequence].pages, sequence, rows[i].position};
+        b->tokens[i] = rows[i].token;
+        if (rows[i].wants_logits)
+            b->wanted[wanted++] = i;
+    }
+    return wanted;
+}
+
+ml_status ml_forward(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *logits, ml_error *error)
+{
+    ml_status status = check_rows(engine, rows, n_rows, logits, error);
+    if (status != ML_OK)
+        return status;
+    for (int32_t start = 0, n; start < n_rows; start += n) {
+        n = n_rows - start < engine->options.batch ? n_rows - start : engine->options.batch;
+        int wanted = load_rows(engine, rows + start, n);
+        ml_transformer_step(engine, n, wanted, logits);
+        if (logits)
+            logits += (size_t)wanted * (size_t)engine->plan.vocab;
+    }
+    return ML_OK;
+}

@@ -1,0 +1,47 @@
+/*
+ * attention.h: causal attention over the paged cache. A task is one key-value head, a few consecutive rows of
+ * one sequence and some of the query heads of its group: they walk the pages together, so that a block of K
+ * or V is loaded once for all of them. Per head, the arithmetic does not depend on how tasks are cut.
+ */
+#ifndef ML_ATTENTION_H
+#define ML_ATTENTION_H
+
+#include "../core/arena.h"
+#include "../core/threads.h"
+#include "kv_layout.h"
+
+/* One row of a step: where its sequence's pages are, and its own position. */
+typedef struct ml_query_row {
+    const uint32_t *pages;
+    int32_t sequence;
+    int32_t position;
+} ml_query_row;
+
+/* Memory of the workers: scores of several queries over the whole context. */
+typedef struct ml_attention_scratch {
+    float *scores;
+    int8_t *quants;
+    size_t scores_per_worker;
+    size_t quants_per_worker;
+} ml_attention_scratch;
+
+void ml_attention_carve(ml_attention_scratch *scratch, ml_arena *arena, int workers, int context,
+                        int head_dim);
+
+typedef struct ml_attention {
+    const ml_kv_layout *layout;
+    const ml_attention_scratch *scratch;
+    unsigned char *pool;
+    int layer;  /* in the pages */
+    int window; /* positions that one attends to, itself included; 0: all */
+    int n_heads;
+    float scale;
+    const ml_query_row *rows;
+    int n_rows;
+    const float *q; /* [row][head][head_dim] */
+    float *out;     /* like q, and may be q */
+} ml_attention;
+
+void ml_attention_run(ml_pool *workers, const ml_attention *attention);
+
+#endif
