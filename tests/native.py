@@ -53,8 +53,8 @@ def build_library(
 ) -> ctypes.CDLL:
     """Compiles the sources into a shared library and loads it.
 
-    Sources are paths, relative ones under runtime/csrc; `defines` are NAME or NAME=VALUE, `extra` more flags. With
-    cpu="scalar" the code of an ISA that has no intrinsics in it runs on every machine.
+    Sources are paths, relative ones under runtime/csrc; `defines` are NAME or NAME=VALUE, `extra` more flags.
+    With cpu="scalar" an ISA's code that has no intrinsics in it runs on every machine.
     """
     return ctypes.CDLL(str(build(sources, isa, defines, (*extra, "-fPIC"), ("-shared",), cpu)))
 
