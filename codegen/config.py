@@ -94,7 +94,7 @@ def _pack_lines(machine: Machine) -> list[str]:
         f"#define ML_PACK_Q8_OFFSET {dot.q8_offset}",
         f"#define ML_PACK_Q4_XOR {dot.q4_xor:#04x}",
         f"#define ML_PACK_F16_SCALES {int(machine.pack.f16 is not None)}",
-        f"#define ML_TILE_TOKENS {machine.tile.sizes[0]}",
+        f"#define ML_TILE_TOKENS {machine.tile.tokens}",
         f"#define ML_TILE_X_BYTES {dot.x_bytes}",
         "#define ML_TILE_SUMS 2",
         f"#define ML_PREFETCH_DISTANCE {machine.prefetch_distance}",

@@ -84,7 +84,6 @@ class Cpu:
     highest: int = 0x1F
     xcr0: int = 0xE7
     tiles: bool = True  # the system grants tile registers when asked
-    leaves: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def install(self, library: ctypes.CDLL) -> None:
         table: dict[tuple[int, int], list[int]] = {}
@@ -134,9 +133,6 @@ MISSING: dict[str, dict[str, str | None]] = {
     "skylake-x": {"avx2": None, "avxvnni": "AVX-VNNI", "avx512vnni": "AVX-512 VNNI"},
     "icelake": {"avx2": None, "avxvnni": "AVX-VNNI", "avx512vnni": None},
     "icelake, AVX-512 off in the system": {"avx2": None, "avx512vnni": "AVX-512F"},
-    "sapphire rapids": Cpu(AMX, xcr0=0x600E7),
-    "sapphire rapids, tile state off in the system": Cpu(AMX),
-    "sapphire rapids, tiles refused": Cpu(AMX, xcr0=0x600E7, tiles=False),
     "leaf 7 beyond the highest": {"sse41": None, "avx2": "AVX2"},
 }
 

@@ -41,6 +41,8 @@ static const x86_feature x86_features[] = {
     {"AVX512BW", "AVX-512BW", 7, 0, EBX, 30, OS_AVX512},
     {"AVX512VL", "AVX-512VL", 7, 0, EBX, 31, OS_AVX512},
     {"AVX512VNNI", "AVX-512 VNNI", 7, 0, ECX, 11, OS_AVX512},
+    {"AMXTILE", "AMX tiles", 7, 0, EDX, 24, OS_AMX},
+    {"AMXINT8", "AMX-INT8", 7, 0, EDX, 25, OS_AMX},
 };
 
 static const x86_feature *find_x86(const char *token)
@@ -51,9 +53,13 @@ static const x86_feature *find_x86(const char *token)
     return NULL;
 }
 
-/* Tests replace these two to describe other CPUs. */
+/* Tests replace these three to describe other CPUs. */
 #if defined(ML_CPU_X86) && !defined(ML_CPUID)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 /* The registers of a leaf; false if this CPU does not have it. */
 static bool cpuid(uint32_t leaf, uint32_t subleaf, uint32_t *registers)
@@ -71,8 +77,20 @@ static uint32_t xgetbv(void)
     return low;
 }
 
+/* Tile registers are large, so Linux lets a process use them only after it has asked. */
+static bool tiles_granted(void)
+{
+#if defined(__linux__) && defined(__x86_64__)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return true;
+#endif
+}
+
 #define ML_CPUID cpuid
 #define ML_XGETBV xgetbv
+#define ML_TILES_GRANTED tiles_granted
 #endif
 
 #if defined(ML_CPUID)
@@ -83,7 +101,9 @@ static bool os_saves(uint32_t wanted)
     if (wanted == OS_NONE)
         return true;
     bool osxsave = ML_CPUID(1, 0, registers) && (registers[ECX] >> 27 & 1u) != 0;
-    return osxsave && (ML_XGETBV() & wanted) == wanted;
+    if (!osxsave || (ML_XGETBV() & wanted) != wanted)
+        return false;
+    return wanted != OS_AMX || ML_TILES_GRANTED();
 }
 
 static bool has_x86(const x86_feature *feature)

@@ -1,0 +1,602 @@
+/*
+ * ml_k_matmul_q4_pk_amx_int8
+ * y[token][r0..r1) = W x[token] for packed Q4_0 weights with f32 scales.
+ *
+ * Written by krafla-gen from templates/matmul_pk.c.j2 and isa_specs/amx_int8.py (facets: pack, tile); do not
+ * edit.
+ *
+ * vpdpbusd wants unsigned weights: Q8 weights are stored with +128 and Q4 nibbles raw (weight + 8). Each
+ * block starts from -128 * sum(x) or -8 * sum(x), so its int32 sum is exact.
+ *
+ * A packed block (8 steps, 16 rows, 4 bytes) is a B tile of the matrix unit as it lies, 16 tokens' blocks
+ * are an A tile. Weights are widened to signed bytes once for all token tiles, so there is nothing to
+ * correct. Two C tiles take turns: one is multiplied while the other's sums are scaled.
+ */
+#include "ml_config.h"
+#include "core/x86_common.h"
+
+/* `blocks` packed blocks as signed bytes and float scales. */
+static void widen_weights(int8_t *quants, float *scales, const uint8_t *w, const float *wd, size_t blocks)
+{
+    for (size_t b = 0; b < blocks; b++) {
+        const uint8_t *from = w + b * 256;
+        int8_t *to = quants + b * 512;
+        for (int step = 0; step < 4; step++) {
+            const __m512i packed = _mm512_loadu_si512(from + step * 64);
+            const __m512i low =
+                _mm512_sub_epi8(_mm512_and_si512(packed, _mm512_set1_epi8(0x0f)), _mm512_set1_epi8(8));
+            _mm512_storeu_si512(to + step * 64, low);
+            _mm512_storeu_si512(
+                to + (step + 4) * 64,
+                _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(packed, 4), _mm512_set1_epi8(0x0f)),
+                                _mm512_set1_epi8(8)));
+        }
+        _mm512_storeu_ps(scales + (b * 16), _mm512_loadu_ps(wd + (b * 16)));
+    }
+}
+
+/* Adds `blocks` blocks of one row group to the sums of 16 tokens, which lie in y (16 floats of each). */
+static void matrix_tile(float *y, size_t y_stride, const int8_t *w, const float *wd, const int8_t *x,
+                        const float *xd, size_t blocks, bool first)
+{
+    _Alignas(64) int32_t isums[2][16 * 16];
+    __m512 sum0 = _mm512_set1_ps(0.0f);
+    __m512 sum1 = _mm512_set1_ps(0.0f);
+    __m512 sum2 = _mm512_set1_ps(0.0f);
+    __m512 sum3 = _mm512_set1_ps(0.0f);
+    __m512 sum4 = _mm512_set1_ps(0.0f);
+    __m512 sum5 = _mm512_set1_ps(0.0f);
+    __m512 sum6 = _mm512_set1_ps(0.0f);
+    __m512 sum7 = _mm512_set1_ps(0.0f);
+    __m512 sum8 = _mm512_set1_ps(0.0f);
+    __m512 sum9 = _mm512_set1_ps(0.0f);
+    __m512 sum10 = _mm512_set1_ps(0.0f);
+    __m512 sum11 = _mm512_set1_ps(0.0f);
+    __m512 sum12 = _mm512_set1_ps(0.0f);
+    __m512 sum13 = _mm512_set1_ps(0.0f);
+    __m512 sum14 = _mm512_set1_ps(0.0f);
+    __m512 sum15 = _mm512_set1_ps(0.0f);
+    if (!first) {
+        sum0 = _mm512_loadu_ps(y);
+        sum1 = _mm512_loadu_ps((y + 1 * y_stride));
+        sum2 = _mm512_loadu_ps((y + 2 * y_stride));
+        sum3 = _mm512_loadu_ps((y + 3 * y_stride));
+        sum4 = _mm512_loadu_ps((y + 4 * y_stride));
+        sum5 = _mm512_loadu_ps((y + 5 * y_stride));
+        sum6 = _mm512_loadu_ps((y + 6 * y_stride));
+        sum7 = _mm512_loadu_ps((y + 7 * y_stride));
+        sum8 = _mm512_loadu_ps((y + 8 * y_stride));
+        sum9 = _mm512_loadu_ps((y + 9 * y_stride));
+        sum10 = _mm512_loadu_ps((y + 10 * y_stride));
+        sum11 = _mm512_loadu_ps((y + 11 * y_stride));
+        sum12 = _mm512_loadu_ps((y + 12 * y_stride));
+        sum13 = _mm512_loadu_ps((y + 13 * y_stride));
+        sum14 = _mm512_loadu_ps((y + 14 * y_stride));
+        sum15 = _mm512_loadu_ps((y + 15 * y_stride));
+    }
+    _tile_loadd(2, x, 32);
+    _tile_loadd(4, w, 64);
+    _tile_zero(0);
+    _tile_dpbssd(0, 2, 4);
+    _tile_stored(0, isums[0], 64);
+    for (size_t b = 0; b < blocks; b++) {
+        /* The next block's product is under way while this one's sums are scaled. */
+        const int8_t *next_x = x + (b + 1) * 512;
+        const int8_t *next_w = w + (b + 1) * 512;
+        if (b + 1 < blocks && b % 2 == 0) {
+            _tile_loadd(3, next_x, 32);
+            _tile_loadd(5, next_w, 64);
+            _tile_zero(1);
+            _tile_dpbssd(1, 3, 5);
+            _tile_stored(1, isums[1], 64);
+        } else if (b + 1 < blocks) {
+            _tile_loadd(2, next_x, 32);
+            _tile_loadd(4, next_w, 64);
+            _tile_zero(0);
+            _tile_dpbssd(0, 2, 4);
+            _tile_stored(0, isums[0], 64);
+        }
+        const int32_t *isum = isums[b % 2];
+        const __m512 w_scale = _mm512_loadu_ps(wd + (b * 16));
+        sum0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 0)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+        sum1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 16)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+        sum2 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 32)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
+        sum3 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 48)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
+        sum4 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 64)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
+        sum5 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 80)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
+        sum6 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 96)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
+        sum7 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 112)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
+        sum8 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 128)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[8])), sum8);
+        sum9 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 144)),
+                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[9])), sum9);
+        sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 160)),
+                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[10])), sum10);
+        sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 176)),
+                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[11])), sum11);
+        sum12 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 192)),
+                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[12])), sum12);
+        sum13 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 208)),
+                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[13])), sum13);
+        sum14 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 224)),
+                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[14])), sum14);
+        sum15 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 240)),
+                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[15])), sum15);
+        xd += 16;
+    }
+    _mm512_storeu_ps(y, sum0);
+    _mm512_storeu_ps((y + 1 * y_stride), sum1);
+    _mm512_storeu_ps((y + 2 * y_stride), sum2);
+    _mm512_storeu_ps((y + 3 * y_stride), sum3);
+    _mm512_storeu_ps((y + 4 * y_stride), sum4);
+    _mm512_storeu_ps((y + 5 * y_stride), sum5);
+    _mm512_storeu_ps((y + 6 * y_stride), sum6);
+    _mm512_storeu_ps((y + 7 * y_stride), sum7);
+    _mm512_storeu_ps((y + 8 * y_stride), sum8);
+    _mm512_storeu_ps((y + 9 * y_stride), sum9);
+    _mm512_storeu_ps((y + 10 * y_stride), sum10);
+    _mm512_storeu_ps((y + 11 * y_stride), sum11);
+    _mm512_storeu_ps((y + 12 * y_stride), sum12);
+    _mm512_storeu_ps((y + 13 * y_stride), sum13);
+    _mm512_storeu_ps((y + 14 * y_stride), sum14);
+    _mm512_storeu_ps((y + 15 * y_stride), sum15);
+}
+
+/* The same for the last group, which has fewer rows than lanes. */
+static void partial_matrix_tile(float *y, size_t y_stride, size_t rows, const int8_t *w, const float *wd,
+                                const int8_t *x, const float *xd, size_t blocks, bool first)
+{
+    _Alignas(64) float out[16 * 16] = {0};
+    for (size_t t = 0; t < 16 && !first; t++)
+        memcpy(out + t * 16, y + t * y_stride, rows * sizeof(float));
+    matrix_tile(out, 16, w, wd, x, xd, blocks, first);
+    for (size_t t = 0; t < 16; t++)
+        memcpy(y + t * y_stride, out + t * 16, rows * sizeof(float));
+}
+
+/* One row group against the first `tokens` tokens, a multiple of 16. */
+static void matrix_group(float *y, size_t y_stride, size_t rows, const uint8_t *w, const float *wd,
+                         const int8_t *xt, const float *xd, size_t blocks, size_t tokens)
+{
+    _Alignas(64) int8_t quants[32 * 512];
+    _Alignas(64) float scales[32 * 16];
+    for (size_t b = 0; b < blocks; b += 32) {
+        const size_t count = blocks - b < 32 ? blocks - b : 32;
+        widen_weights(quants, scales, w + b * 256, wd + b * 16, count);
+        for (size_t t = 0; t < tokens; t += 16) {
+            const int8_t *x = xt + (t * blocks + b * 16) * ML_BLOCK;
+            const float *x_scales = xd + t * blocks + b * 16;
+            if (rows >= 16)
+                matrix_tile(y + t * y_stride, y_stride, quants, scales, x, x_scales, count, b == 0);
+            else
+                partial_matrix_tile(y + t * y_stride, y_stride, rows, quants, scales, x, x_scales, count,
+                                    b == 0);
+        }
+    }
+}
+
+/* One group of 16 rows against 12 tokens; sums stay in registers over all blocks. */
+static void tile_12(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
+                    const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m512i low_nibbles = _mm512_set1_epi8(0x0f);
+    __m512 sum0 = _mm512_set1_ps(0.0f);
+    __m512 sum1 = _mm512_set1_ps(0.0f);
+    __m512 sum2 = _mm512_set1_ps(0.0f);
+    __m512 sum3 = _mm512_set1_ps(0.0f);
+    __m512 sum4 = _mm512_set1_ps(0.0f);
+    __m512 sum5 = _mm512_set1_ps(0.0f);
+    __m512 sum6 = _mm512_set1_ps(0.0f);
+    __m512 sum7 = _mm512_set1_ps(0.0f);
+    __m512 sum8 = _mm512_set1_ps(0.0f);
+    __m512 sum9 = _mm512_set1_ps(0.0f);
+    __m512 sum10 = _mm512_set1_ps(0.0f);
+    __m512 sum11 = _mm512_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m512i isum0 = _mm512_set1_epi32(xs[12]);
+        __m512i isum1 = _mm512_set1_epi32(xs[13]);
+        __m512i isum2 = _mm512_set1_epi32(xs[14]);
+        __m512i isum3 = _mm512_set1_epi32(xs[15]);
+        __m512i isum4 = _mm512_set1_epi32(xs[16]);
+        __m512i isum5 = _mm512_set1_epi32(xs[17]);
+        __m512i isum6 = _mm512_set1_epi32(xs[18]);
+        __m512i isum7 = _mm512_set1_epi32(xs[19]);
+        __m512i isum8 = _mm512_set1_epi32(xs[20]);
+        __m512i isum9 = _mm512_set1_epi32(xs[21]);
+        __m512i isum10 = _mm512_set1_epi32(xs[22]);
+        __m512i isum11 = _mm512_set1_epi32(xs[23]);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; step++) {
+            const __m512i packed = _mm512_loadu_si512((const void *)(w + step * 64));
+            const __m512i w0 = _mm512_and_si512(packed, low_nibbles); /* elements 0 to 15 of the block */
+            const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 12)));
+            isum4 = _mm512_dpbusd_epi32(isum4, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 16)));
+            isum5 = _mm512_dpbusd_epi32(isum5, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 20)));
+            isum6 = _mm512_dpbusd_epi32(isum6, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 24)));
+            isum7 = _mm512_dpbusd_epi32(isum7, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 28)));
+            isum8 = _mm512_dpbusd_epi32(isum8, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 32)));
+            isum9 = _mm512_dpbusd_epi32(isum9, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 36)));
+            isum10 = _mm512_dpbusd_epi32(isum10, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 40)));
+            isum11 = _mm512_dpbusd_epi32(isum11, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 44)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 12)));
+            isum4 = _mm512_dpbusd_epi32(isum4, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 16)));
+            isum5 = _mm512_dpbusd_epi32(isum5, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 20)));
+            isum6 = _mm512_dpbusd_epi32(isum6, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 24)));
+            isum7 = _mm512_dpbusd_epi32(isum7, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 28)));
+            isum8 = _mm512_dpbusd_epi32(isum8, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 32)));
+            isum9 = _mm512_dpbusd_epi32(isum9, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 36)));
+            isum10 =
+                _mm512_dpbusd_epi32(isum10, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 40)));
+            isum11 =
+                _mm512_dpbusd_epi32(isum11, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 48 + 44)));
+        }
+        const __m512 w_scale = _mm512_loadu_ps(wd);
+        sum0 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum0), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+        sum1 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum1), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+        sum2 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum2), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
+        sum3 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum3), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
+        sum4 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum4), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
+        sum5 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum5), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
+        sum6 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum6), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
+        sum7 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum7), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
+        sum8 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum8), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[8])), sum8);
+        sum9 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum9), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[9])), sum9);
+        sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum10), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[10])),
+                                sum10);
+        sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum11), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[11])),
+                                sum11);
+        w += 256;
+        wd += 16;
+        x += 384;
+        xd += 12;
+        xs += 24;
+    }
+    if (rows >= 16) {
+        _mm512_storeu_ps(y, sum0);
+        _mm512_storeu_ps((y + y_stride), sum1);
+        _mm512_storeu_ps((y + 2 * y_stride), sum2);
+        _mm512_storeu_ps((y + 3 * y_stride), sum3);
+        _mm512_storeu_ps((y + 4 * y_stride), sum4);
+        _mm512_storeu_ps((y + 5 * y_stride), sum5);
+        _mm512_storeu_ps((y + 6 * y_stride), sum6);
+        _mm512_storeu_ps((y + 7 * y_stride), sum7);
+        _mm512_storeu_ps((y + 8 * y_stride), sum8);
+        _mm512_storeu_ps((y + 9 * y_stride), sum9);
+        _mm512_storeu_ps((y + 10 * y_stride), sum10);
+        _mm512_storeu_ps((y + 11 * y_stride), sum11);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[16];
+    _mm512_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum1);
+    memcpy(y + y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum2);
+    memcpy(y + 2 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum3);
+    memcpy(y + 3 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum4);
+    memcpy(y + 4 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum5);
+    memcpy(y + 5 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum6);
+    memcpy(y + 6 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum7);
+    memcpy(y + 7 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum8);
+    memcpy(y + 8 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum9);
+    memcpy(y + 9 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum10);
+    memcpy(y + 10 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum11);
+    memcpy(y + 11 * y_stride, out, (size_t)rows * sizeof(float));
+}
+
+/* One group of 16 rows against 8 tokens; sums stay in registers over all blocks. */
+static void tile_8(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
+                   const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m512i low_nibbles = _mm512_set1_epi8(0x0f);
+    __m512 sum0 = _mm512_set1_ps(0.0f);
+    __m512 sum1 = _mm512_set1_ps(0.0f);
+    __m512 sum2 = _mm512_set1_ps(0.0f);
+    __m512 sum3 = _mm512_set1_ps(0.0f);
+    __m512 sum4 = _mm512_set1_ps(0.0f);
+    __m512 sum5 = _mm512_set1_ps(0.0f);
+    __m512 sum6 = _mm512_set1_ps(0.0f);
+    __m512 sum7 = _mm512_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m512i isum0 = _mm512_set1_epi32(xs[8]);
+        __m512i isum1 = _mm512_set1_epi32(xs[9]);
+        __m512i isum2 = _mm512_set1_epi32(xs[10]);
+        __m512i isum3 = _mm512_set1_epi32(xs[11]);
+        __m512i isum4 = _mm512_set1_epi32(xs[12]);
+        __m512i isum5 = _mm512_set1_epi32(xs[13]);
+        __m512i isum6 = _mm512_set1_epi32(xs[14]);
+        __m512i isum7 = _mm512_set1_epi32(xs[15]);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; step++) {
+            const __m512i packed = _mm512_loadu_si512((const void *)(w + step * 64));
+            const __m512i w0 = _mm512_and_si512(packed, low_nibbles); /* elements 0 to 15 of the block */
+            const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 12)));
+            isum4 = _mm512_dpbusd_epi32(isum4, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 16)));
+            isum5 = _mm512_dpbusd_epi32(isum5, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 20)));
+            isum6 = _mm512_dpbusd_epi32(isum6, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 24)));
+            isum7 = _mm512_dpbusd_epi32(isum7, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 28)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32 + 12)));
+            isum4 = _mm512_dpbusd_epi32(isum4, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32 + 16)));
+            isum5 = _mm512_dpbusd_epi32(isum5, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32 + 20)));
+            isum6 = _mm512_dpbusd_epi32(isum6, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32 + 24)));
+            isum7 = _mm512_dpbusd_epi32(isum7, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 32 + 28)));
+        }
+        const __m512 w_scale = _mm512_loadu_ps(wd);
+        sum0 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum0), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+        sum1 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum1), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+        sum2 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum2), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
+        sum3 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum3), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
+        sum4 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum4), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
+        sum5 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum5), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
+        sum6 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum6), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
+        sum7 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum7), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
+        w += 256;
+        wd += 16;
+        x += 256;
+        xd += 8;
+        xs += 16;
+    }
+    if (rows >= 16) {
+        _mm512_storeu_ps(y, sum0);
+        _mm512_storeu_ps((y + y_stride), sum1);
+        _mm512_storeu_ps((y + 2 * y_stride), sum2);
+        _mm512_storeu_ps((y + 3 * y_stride), sum3);
+        _mm512_storeu_ps((y + 4 * y_stride), sum4);
+        _mm512_storeu_ps((y + 5 * y_stride), sum5);
+        _mm512_storeu_ps((y + 6 * y_stride), sum6);
+        _mm512_storeu_ps((y + 7 * y_stride), sum7);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[16];
+    _mm512_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum1);
+    memcpy(y + y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum2);
+    memcpy(y + 2 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum3);
+    memcpy(y + 3 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum4);
+    memcpy(y + 4 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum5);
+    memcpy(y + 5 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum6);
+    memcpy(y + 6 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum7);
+    memcpy(y + 7 * y_stride, out, (size_t)rows * sizeof(float));
+}
+
+/* One group of 16 rows against 4 tokens; sums stay in registers over all blocks. */
+static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
+                   const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m512i low_nibbles = _mm512_set1_epi8(0x0f);
+    __m512 sum0 = _mm512_set1_ps(0.0f);
+    __m512 sum1 = _mm512_set1_ps(0.0f);
+    __m512 sum2 = _mm512_set1_ps(0.0f);
+    __m512 sum3 = _mm512_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m512i isum0 = _mm512_set1_epi32(xs[4]);
+        __m512i isum1 = _mm512_set1_epi32(xs[5]);
+        __m512i isum2 = _mm512_set1_epi32(xs[6]);
+        __m512i isum3 = _mm512_set1_epi32(xs[7]);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; step++) {
+            const __m512i packed = _mm512_loadu_si512((const void *)(w + step * 64));
+            const __m512i w0 = _mm512_and_si512(packed, low_nibbles); /* elements 0 to 15 of the block */
+            const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16 + 12)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 16)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 16 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 16 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 16 + 12)));
+        }
+        const __m512 w_scale = _mm512_loadu_ps(wd);
+        sum0 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum0), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+        sum1 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum1), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+        sum2 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum2), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
+        sum3 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum3), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
+        w += 256;
+        wd += 16;
+        x += 128;
+        xd += 4;
+        xs += 8;
+    }
+    if (rows >= 16) {
+        _mm512_storeu_ps(y, sum0);
+        _mm512_storeu_ps((y + y_stride), sum1);
+        _mm512_storeu_ps((y + 2 * y_stride), sum2);
+        _mm512_storeu_ps((y + 3 * y_stride), sum3);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[16];
+    _mm512_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum1);
+    memcpy(y + y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum2);
+    memcpy(y + 2 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum3);
+    memcpy(y + 3 * y_stride, out, (size_t)rows * sizeof(float));
+}
+
+/* One group of 16 rows against 2 tokens; sums stay in registers over all blocks. */
+static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
+                   const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m512i low_nibbles = _mm512_set1_epi8(0x0f);
+    __m512 sum0 = _mm512_set1_ps(0.0f);
+    __m512 sum1 = _mm512_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m512i isum0 = _mm512_set1_epi32(xs[2]);
+        __m512i isum1 = _mm512_set1_epi32(xs[3]);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; step++) {
+            const __m512i packed = _mm512_loadu_si512((const void *)(w + step * 64));
+            const __m512i w0 = _mm512_and_si512(packed, low_nibbles); /* elements 0 to 15 of the block */
+            const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 8)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 8 + 4)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 8)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 8 + 4)));
+        }
+        const __m512 w_scale = _mm512_loadu_ps(wd);
+        sum0 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum0), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+        sum1 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum1), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+        w += 256;
+        wd += 16;
+        x += 64;
+        xd += 2;
+        xs += 4;
+    }
+    if (rows >= 16) {
+        _mm512_storeu_ps(y, sum0);
+        _mm512_storeu_ps((y + y_stride), sum1);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[16];
+    _mm512_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+    _mm512_storeu_ps(out, sum1);
+    memcpy(y + y_stride, out, (size_t)rows * sizeof(float));
+}
+
+/* One group of 16 rows against 1 token; sums stay in registers over all blocks. */
+static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const int8_t *x, const float *xd,
+                   const int32_t *xs, size_t blocks)
+{
+    const __m512i low_nibbles = _mm512_set1_epi8(0x0f);
+    __m512 sum0 = _mm512_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m512i isum0 = _mm512_set1_epi32(xs[1]);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; step++) {
+            const __m512i packed = _mm512_loadu_si512((const void *)(w + step * 64));
+            const __m512i w0 = _mm512_and_si512(packed, low_nibbles); /* elements 0 to 15 of the block */
+            const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 4)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 4)));
+        }
+        const __m512 w_scale = _mm512_loadu_ps(wd);
+        sum0 =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum0), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+        w += 256;
+        wd += 16;
+        x += 32;
+        xd += 1;
+        xs += 2;
+    }
+    if (rows >= 16) {
+        _mm512_storeu_ps(y, sum0);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[16];
+    _mm512_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+}
+
+void ml_k_matmul_q4_pk_amx_int8(float *y, size_t y_stride, const uint8_t *wq, const float *wd,
+                                const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
+                                int r0, int r1)
+{
+    const size_t blocks = (size_t)cols / ML_BLOCK;
+    const size_t whole = (size_t)tokens / 16 * 16;
+    if (whole > 0) {
+        static const uint8_t layout[64] = {
+            1,  0,  0,  0,  0,  0, 0,  0, 0,  0, 0,  0, 0, 0, 0, 0, /* palette 1 */
+            64, 0,  64, 0,  32, 0, 32, 0, 64, 0, 64, 0, 0, 0, 0, 0, /* bytes per row of tiles 0 to 5 */
+            0,  0,  0,  0,  0,  0, 0,  0, 0,  0, 0,  0, 0, 0, 0, 0,
+            16, 16, 16, 16, 8,  8, 0,  0, 0,  0, 0,  0, 0, 0, 0, 0}; /* rows */
+        _tile_loadconfig(layout);
+        for (int r = r0; r < r1; r += 16) {
+            const size_t offset = (size_t)r * blocks;
+            matrix_group(y + r, y_stride, (size_t)(r1 - r), wq + offset * 16, wd + offset, xt, xd, blocks,
+                         whole);
+        }
+        _tile_release();
+    }
+    for (int r = r0; r < r1; r += 16) {
+        /* This group's weights stay in cache across the token tiles. */
+        const size_t offset = (size_t)r * blocks;
+        const uint8_t *w = wq + offset * 16;
+        size_t t = whole;
+        for (; t + 12 <= (size_t)tokens; t += 12)
+            tile_12(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
+                    xd + t * blocks, xs + t * blocks * 2, blocks);
+        for (; t + 8 <= (size_t)tokens; t += 8)
+            tile_8(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
+                   xd + t * blocks, xs + t * blocks * 2, blocks);
+        for (; t + 4 <= (size_t)tokens; t += 4)
+            tile_4(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
+                   xd + t * blocks, xs + t * blocks * 2, blocks);
+        for (; t + 2 <= (size_t)tokens; t += 2)
+            tile_2(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
+                   xd + t * blocks, xs + t * blocks * 2, blocks);
+        for (; t + 1 <= (size_t)tokens; t += 1)
+            tile_1(y + t * y_stride + r, r1 - r, w, wd + offset, xt + t * blocks * 32, xd + t * blocks,
+                   xs + t * blocks * 2, blocks);
+    }
+}
