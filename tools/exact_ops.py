@@ -65,7 +65,8 @@ def rmsnorm(x: F32, weight: F32, eps: float) -> F32:
     """Root-mean-square norm over the last axis."""
     mean = dot(x, x) / np.float32(x.shape[-1])
     inverse = _ONE / np.sqrt(mean + np.float32(eps))
-    return (x * inverse[..., None]) * weight
+    normed: F32 = (x * inverse[..., None]) * weight
+    return normed
 
 
 def softmax(x: F32) -> F32:

@@ -426,10 +426,10 @@ class Model:
             if t.kind == Q8_0 and (self.quants(t.name) == -128).any():
                 raise FormatError(f"{self.path}: {t.name} holds a quant of -128, must be -127 to 127")
 
-    def quants(self, name: str) -> I8:
+    def quants(self, name: str, rows: slice | list[int] = slice(None)) -> I8:
         """A matrix's quants, one int8 per weight (Q4_0: -8 to 7)."""
         t = self.tensors[name]
-        raw = self._data[t.offset : t.offset + t.rows * t.row_bytes].reshape(t.rows, t.row_bytes)
+        raw = self._data[t.offset : t.offset + t.rows * t.row_bytes].reshape(t.rows, t.row_bytes)[rows]
         return raw.view(np.int8) if t.kind == Q8_0 else unpack_q4(raw)
 
     def scales(self, name: str) -> F32:
@@ -438,11 +438,12 @@ class Model:
         raw = self._data[t.scales_offset : t.end].view(np.float16 if t.scale_bytes == 2 else np.float32)
         return raw.astype(np.float32).reshape(t.rows, t.blocks)
 
-    def values(self, name: str) -> F32:
-        """A tensor's values in float32; vectors are one-dimensional."""
+    def values(self, name: str, rows: slice | list[int] | None = None) -> F32:
+        """A tensor's values in float32, of some rows only if they are named; vectors are one-dimensional."""
         t = self.tensors[name]
         if t.kind:
-            return dequantize(self.quants(name), self.scales(name))
+            part = slice(None) if rows is None else rows
+            return dequantize(self.quants(name, part), self.scales(name)[part])
         values: F32 = np.array(self._data[t.offset : t.end].view(np.float32))
         return values if t.rows == 1 else values.reshape(t.rows, t.cols)
 

@@ -1,0 +1,299 @@
+"""Converts checkpoints to .mlb: GGUF files, Hugging Face folders, llama2.c checkpoints."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import click
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from krafla.tools.architectures import (
+    ARCHITECTURES,
+    ROPE_FREQS,
+    Architecture,
+    Settings,
+    read_rope_freqs,
+    read_settings,
+)
+from krafla.tools.errors import FormatError, KraflaError, ShapeError, UsageError
+from krafla.tools.mlb import CLASSES, Q4_0, Q8_0, Header, Tensor, Writer, tensor_shapes, validate
+from krafla.tools.quantize import Q4Rule
+from krafla.tools.sources import Source, SourceTensor, block_multiple, clean_blocks, matrix_shape, open_source
+
+# Weights held at a time: 16 MiB of floats.
+_CHUNK = 1 << 22
+# Called with the tensor's name and how many of all weights are done.
+ProgressCallback: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to make of a checkpoint."""
+
+    type: Literal["q8_0", "q4_0"] = "q8_0"
+    f16_scales: bool = False
+    q8: tuple[str, ...] = ()  # classes of matrices that stay Q8_0 in a Q4_0 model
+    q4_rule: Q4Rule = "search"
+    max_seq: int | None = None  # shortens the longest context
+    tokenizer: bool = True  # also write the .mlt and .jinja beside the model
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.q8) - set(CLASSES)):
+            raise UsageError(
+                f"unknown matrix class {', '.join(unknown)}, must be one of {', '.join(CLASSES)}"
+            )
+        if self.q8 and self.type != "q4_0":
+            raise UsageError("matrix classes can only be kept as Q8_0 in a Q4_0 model")
+
+    @property
+    def q8_mask(self) -> int:
+        """The header's bits for the classes."""
+        return sum(CLASSES[name] for name in set(self.q8))
+
+
+def convert(
+    source: str | PathLike[str],
+    destination: str | PathLike[str],
+    options: Options | None = None,
+    progress: ProgressCallback | None = None,
+) -> Header:
+    """Convert SOURCE to the .mlb file DESTINATION and return its header; on error nothing is left behind."""
+    options = options or Options()
+    checkpoint = open_source(Path(source))
+    plan = Plan.make(checkpoint, options)
+    total = sum(tensor.rows * tensor.cols for tensor, _ in plan.pairs())
+    done = 0
+    with Writer(destination, plan.header, plan.layer_flags, options.q4_rule) as writer:
+        for tensor, origin in plan.pairs(writer):
+            for weights in _copy(writer, tensor, origin, plan):
+                done += weights
+                if progress:
+                    progress(tensor.name, done, total)
+        if options.tokenizer:
+            _convert_tokenizer(checkpoint, Path(destination), plan.header)
+    return plan.header
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The header to write, and which tensor comes from where."""
+
+    source: Source
+    architecture: Architecture
+    header: Header
+    layer_flags: bytes
+    origins: dict[str, SourceTensor]
+
+    @staticmethod
+    def make(source: Source, options: Options) -> Plan:
+        """Read the configuration, find every tensor, and check shapes before anything is written."""
+        known = ARCHITECTURES[source.kind]
+        if source.architecture not in known:
+            name = source.architecture or "(none)"
+            raise FormatError(
+                f"{source.config_name}: architecture {name} is unknown, known: {', '.join(known)}"
+            )
+        architecture = known[source.architecture]
+        settings = read_settings(architecture, source.config, source.config_name)
+        tensors = dict(source.tensors)
+        if freqs := tensors.pop(ROPE_FREQS, None):
+            read_rope_freqs(freqs.rows(0, 1).ravel(), freqs.where, settings)
+        header = _header(source, architecture, settings, options)
+        origins = _origins(architecture, header, settings.layer_flags, tensors, source)
+        padded = replace(header, hidden_dim=block_multiple(header.hidden_dim))
+        validate(padded.as_stored(), source.config_name, settings.layer_flags)
+        return Plan(source, architecture, padded, settings.layer_flags, origins)
+
+    def pairs(self, writer: Writer | None = None) -> Iterator[tuple[Tensor, SourceTensor]]:
+        """Every tensor of the file with its origin."""
+        for name, rows, cols, _ in tensor_shapes(self.header, self.layer_flags):
+            tensor = writer.tensors[name] if writer else Tensor(name, rows, cols, 0, 0, 0, 4, 0)
+            yield tensor, self.origins[name]
+
+
+def _header(source: Source, architecture: Architecture, settings: Settings, options: Options) -> Header:
+    """The header with the checkpoint's own FFN width, not yet padded."""
+    fields: dict[str, Any] = dict(settings.fields)
+    embedding = source.tensors.get(architecture.names["tok_emb"])
+    if embedding is None:
+        raise FormatError(f"{source.path}: {architecture.names['tok_emb']} is missing")
+    if source.kind == "gguf":
+        fields["vocab"] = embedding.shape[0]
+        fields["shared_classifier"] = int(architecture.names["wcls"] not in source.tensors)
+    fields.setdefault("vocab", embedding.shape[0])
+    if (
+        fields["dim"] % fields["n_heads"] == 0
+        and fields.get("head_dim") == fields["dim"] // fields["n_heads"]
+    ):
+        fields["head_dim"] = 0
+    if options.max_seq is not None:
+        if not 1 <= options.max_seq <= fields["max_seq"]:
+            raise UsageError(f"max-seq is {options.max_seq}, the model allows 1 to {fields['max_seq']}")
+        fields["max_seq"] = options.max_seq
+    fields["wtype"] = Q4_0 if options.type == "q4_0" else Q8_0
+    fields["q8_mask"] = options.q8_mask
+    fields["scale_f16"] = int(options.f16_scales)
+    fields["layer_flags"] = int(bool(settings.layer_flags))
+    header = Header(**fields)
+    if not header.head_dim and header.dim % header.n_heads:
+        raise ShapeError(
+            f"{source.config_name}: n_heads is {header.n_heads}, must divide the width ({header.dim})"
+        )
+    return header
+
+
+def _origins(
+    architecture: Architecture,
+    header: Header,
+    layer_flags: bytes,
+    tensors: dict[str, SourceTensor],
+    source: Source,
+) -> dict[str, SourceTensor]:
+    """Find the source of every tensor; missing, extra and misshapen ones are errors."""
+    origins: dict[str, SourceTensor] = {}
+    for name, rows, cols, _ in tensor_shapes(header, layer_flags):
+        theirs = _their_name(architecture, name)
+        if theirs not in tensors:
+            raise FormatError(f"{source.path}: {theirs} is missing")
+        origins[name] = tensor = tensors[theirs]
+        if matrix_shape(tensor.shape) != (rows, cols):
+            want = [rows, cols] if rows > 1 else [cols]
+            raise ShapeError(f"{tensor.where}: {theirs} has the shape {list(tensor.shape)}, must have {want}")
+    used = {tensor.name for tensor in origins.values()}
+    if header.shared_classifier:
+        used.add(architecture.names["wcls"])
+    for theirs, tensor in tensors.items():
+        if theirs not in used and not any(re.fullmatch(p, theirs) for p in architecture.dropped):
+            raise FormatError(f"{tensor.where}: {theirs} is a tensor that this architecture does not have")
+    return origins
+
+
+def _their_name(architecture: Architecture, name: str) -> str:
+    match = re.fullmatch(r"layers\.(\d+)\.(.*)", name)
+    if not match:
+        return architecture.names[name]
+    return architecture.names[f"layers.{{i}}.{match[2]}"].format(i=match[1])
+
+
+def _copy(writer: Writer, tensor: Tensor, origin: SourceTensor, plan: Plan) -> Iterator[int]:
+    """Write one tensor chunk by chunk; yields how many weights each chunk has."""
+    head = _head_to_interleave(tensor, plan)
+    rows, cols = matrix_shape(origin.shape)
+    step = max(1, _CHUNK // cols)
+    if head and rows > 1:
+        step = max(1, step // head) * head
+    for start in range(0, rows, step):
+        stop = min(rows, start + step)
+        if not _copy_blocks(writer, tensor, origin, start, stop, head):
+            _copy_values(writer, tensor, origin, start, stop, head)
+        yield (stop - start) * tensor.cols
+    if tensor.rows > rows:
+        writer.write(tensor.name, np.zeros((tensor.rows - rows, tensor.cols), np.float32))
+        yield (tensor.rows - rows) * tensor.cols
+
+
+def _head_to_interleave(tensor: Tensor, plan: Plan) -> int:
+    """The head size if this tensor's rows (or a vector's entries) need interleaving, else 0."""
+    short = tensor.name.rpartition(".")[2]
+    rotated = short in ("wq", "wk", "bq", "bk", "q_norm", "k_norm")
+    return plan.header.head_size if plan.architecture.halves and rotated else 0
+
+
+def _copy_blocks(
+    writer: Writer, tensor: Tensor, origin: SourceTensor, start: int, stop: int, head: int
+) -> bool:
+    """Copy blocks unchanged where the source has them in the type that is written; else return False."""
+    same = (origin.quantized, tensor.kind) in (("q8_0", Q8_0), ("q4_0", Q4_0))
+    if not same or origin.blocks is None:
+        return False
+    quants, scales = origin.blocks(start, stop)
+    if not clean_blocks((quants, scales)):
+        return False
+    if head:
+        quants, scales = interleave(quants, head), interleave(scales, head)
+    writer.write_quantized(tensor.name, quants, scales)
+    return True
+
+
+def _copy_values(
+    writer: Writer, tensor: Tensor, origin: SourceTensor, start: int, stop: int, head: int
+) -> None:
+    values = origin.rows(start, stop)
+    if not np.isfinite(values).all():
+        raise FormatError(f"{origin.where}: {origin.name} has a weight that is NaN or infinite")
+    if head:
+        values = interleave(values.T, head).T if len(values) == 1 else interleave(values, head)
+    if tensor.cols > values.shape[1]:
+        values = np.pad(values, ((0, 0), (0, tensor.cols - values.shape[1])))
+    writer.write(tensor.name, values)
+
+
+def interleave(rows: npt.NDArray[Any], head: int) -> npt.NDArray[Any]:
+    """Reorder the rows of each head from halves (i, i + head/2) to pairs (2i, 2i + 1)."""
+    heads = rows.reshape(-1, 2, head // 2, rows.shape[1])
+    return np.ascontiguousarray(heads.swapaxes(1, 2)).reshape(rows.shape)
+
+
+def _convert_tokenizer(source: Source, destination: Path, header: Header) -> None:
+    """Write the tokenizer beside the model, where the checkpoint has one."""
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("destination", type=click.Path(path_type=Path), required=False)
+@click.option("--type", "kind", type=click.Choice(["q8_0", "q4_0"]), default="q8_0", show_default=True)
+@click.option("--f16-scales", is_flag=True, help="Store scales as f16: 6 % smaller (Q8_0), 10 % (Q4_0).")
+@click.option("--q8", default="", help=f"Classes that stay Q8_0 in a Q4_0 model, of {','.join(CLASSES)}.")
+@click.option("--q4-rule", type=click.Choice(["search", "round"]), default="search", show_default=True)
+@click.option("--max-seq", type=int, help="Shorten the longest context.")
+@click.option("--no-tokenizer", is_flag=True, help="Write the model only.")
+def main(
+    source: Path,
+    destination: Path | None,
+    kind: Literal["q8_0", "q4_0"],
+    f16_scales: bool,
+    q8: str,
+    q4_rule: Q4Rule,
+    max_seq: int | None,
+    no_tokenizer: bool,
+) -> None:
+    """Convert SOURCE (a .gguf, a Hugging Face folder, a llama2.c .bin) to an .mlb file."""
+    target = destination or Path(source.resolve().name).with_suffix(".mlb")
+    try:
+        classes = tuple(part for part in q8.split(",") if part)
+        options = Options(kind, f16_scales, classes, q4_rule, max_seq, not no_tokenizer)
+        convert_with_bar(source, target, options)
+    except KraflaError as error:
+        print(f"convert: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    print(target)
+
+
+def convert_with_bar(source: Path, destination: Path, options: Options) -> Header:
+    """Convert, with a progress bar on standard error."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"Converting {source.name}")
+
+        def progress(name: str, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        return convert(source, destination, options, progress)
+
+
+if __name__ == "__main__":
+    main()
