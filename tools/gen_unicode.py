@@ -1,9 +1,9 @@
-"""Writes runtime/csrc/model/unicode_tables.h: what the tokenizers library takes for letters, numbers, spaces and NFC.
+"""Writes unicode_tables.h: what the tokenizers library takes for letters, numbers, spaces and NFC.
 
 The library mixes three Unicode versions: its regular expressions follow Unicode 16, the Digits pre-tokenizer
 (Rust's char::is_numeric) Unicode 17, and its NFC is that of Unicode 9. So the tables are not made from one
-version of the Unicode data but by asking the library about every code point. Only the values of combining classes come
-from Python's unicodedata: they never change once a character has one.
+version of the Unicode data but by asking the library about every code point. Only the values of combining
+classes come from Python's unicodedata: they never change once a character has one.
 
     python -m krafla.tools.gen_unicode            writes the header
     python -m krafla.tools.gen_unicode --check    exits with 1 if the header is stale
@@ -69,9 +69,8 @@ def combining_classes(nfd: Callable[[str], str]) -> dict[int, int]:
         char, value = chr(code), unicodedata.combining(chr(code))
         moves = nfd(f"a{char}{low}") == f"a{low}{char}" or nfd(f"a{high}{char}") == f"a{char}{high}"
         if moves and not value:
-            raise SystemExit(
-                f"this Python's Unicode {unicodedata.unidata_version} has no class for U+{code:04X}"
-            )
+            version = unicodedata.unidata_version
+            raise SystemExit(f"this Python's Unicode {version} has no class for U+{code:04X}")
         if moves:
             classes[code] = value
     return classes
@@ -80,7 +79,7 @@ def combining_classes(nfd: Callable[[str], str]) -> dict[int, int]:
 def canonical(
     nfd: Callable[[str], str], nfc: Callable[[str], str]
 ) -> tuple[dict[int, list[int]], dict[tuple[int, int], int]]:
-    """Decompositions, and the pairs that compose: all but the last character of a decomposition, and that one."""
+    """Full decompositions, and the pairs that compose: a decomposition without its last character, and it."""
     decompositions: dict[int, list[int]] = {}
     compositions: dict[tuple[int, int], int] = {}
     for code in CODE_POINTS:
@@ -148,10 +147,12 @@ def render(tables: Tables) -> str:
     classes = ranges(tables.classes, tables.classes.__getitem__)
     parts = [
         "/* Written by tools/gen_unicode.py from the behaviour of the tokenizers library; do not edit. */\n"
-        "/* clang-format off */\n#ifndef ML_UNICODE_TABLES_H\n#define ML_UNICODE_TABLES_H\n\n#include <stdint.h>\n\n"
+        "/* clang-format off */\n#ifndef ML_UNICODE_TABLES_H\n#define ML_UNICODE_TABLES_H\n\n"
+        "#include <stdint.h>\n\n"
         "typedef struct ml_range {\n    uint32_t first, last;\n} ml_range;\n"
         "typedef struct ml_class_range {\n    uint32_t first, last, value;\n} ml_class_range;\n"
-        "typedef struct ml_decomposition {\n    uint32_t code;\n    uint16_t start, length;\n} ml_decomposition;\n"
+        "typedef struct ml_decomposition {\n    uint32_t code;\n    uint16_t start, length;\n"
+        "} ml_decomposition;\n"
         "typedef struct ml_composition {\n    uint32_t first, second, composed;\n} ml_composition;\n",
         array("ml_range ml_letters", r"\p{L}", pairs(tables.letters)),
         array("ml_range ml_numbers", r"\p{N}", pairs(tables.numbers)),
@@ -189,10 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if TARGET.is_file() and TARGET.read_text(encoding="ascii") == text:
         return 0
-    print(
-        f"{TARGET.name} does not match tokenizers {tokenizers.__version__}: run python -m krafla.tools.gen_unicode",
-        file=sys.stderr,
-    )
+    version = tokenizers.__version__
+    print(f"{TARGET.name} does not match tokenizers {version}: run tools/gen_unicode.py", file=sys.stderr)
     return 1
 
 
