@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -24,7 +26,8 @@ from krafla.tools.architectures import (
     read_rope_freqs,
     read_settings,
 )
-from krafla.tools.errors import FormatError, KraflaError, ShapeError, UsageError
+from krafla.tools.convert_tokenizer import convert_tokenizer
+from krafla.tools.errors import FormatError, KraflaError, ShapeError, UsageError, access
 from krafla.tools.mlb import CLASSES, Q4_0, Q8_0, Header, Tensor, Writer, tensor_shapes, validate
 from krafla.tools.quantize import Q4Rule
 from krafla.tools.sources import Source, SourceTensor, block_multiple, clean_blocks, matrix_shape, open_source
@@ -72,14 +75,16 @@ def convert(
     plan = Plan.make(checkpoint, options)
     total = sum(tensor.rows * tensor.cols for tensor, _ in plan.pairs())
     done = 0
-    with Writer(destination, plan.header, plan.layer_flags, options.q4_rule) as writer:
+    with (
+        Writer(destination, plan.header, plan.layer_flags, options.q4_rule) as writer,
+        _tokenizer(checkpoint, Path(destination), plan.header, options) as tokenizer_files,
+    ):
         for tensor, origin in plan.pairs(writer):
             for weights in _copy(writer, tensor, origin, plan):
                 done += weights
                 if progress:
                     progress(tensor.name, done, total)
-        if options.tokenizer:
-            _convert_tokenizer(checkpoint, Path(destination), plan.header)
+        _move(tokenizer_files)
     return plan.header
 
 
@@ -243,8 +248,35 @@ def interleave(rows: npt.NDArray[Any], head: int) -> npt.NDArray[Any]:
     return np.ascontiguousarray(heads.swapaxes(1, 2)).reshape(rows.shape)
 
 
-def _convert_tokenizer(source: Source, destination: Path, header: Header) -> None:
-    """Write the tokenizer beside the model, where the checkpoint has one."""
+@contextmanager
+def _tokenizer(
+    source: Source, destination: Path, header: Header, options: Options
+) -> Iterator[list[tuple[Path, Path]]]:
+    """The tokenizer and chat template under temporary names (mistakes show early), with their own names.
+
+    llama2.c's tokenizer.bin is used as it is.
+    """
+    if not options.tokenizer or source.kind == "llama2c":
+        yield []
+        return
+    names = [destination.with_suffix(suffix) for suffix in (".mlt", ".jinja")]
+    temporary = [name.with_name(f".{name.stem}.{os.getpid()}.tmp{name.suffix}") for name in names]
+    try:
+        convert_tokenizer(source.path, temporary[0], vocab=header.vocab)
+        yield list(zip(temporary, names, strict=True))
+    finally:
+        for path in temporary:
+            path.unlink(missing_ok=True)
+
+
+def _move(files: list[tuple[Path, Path]]) -> None:
+    """Give files their own names; an older file that was not made anew must not stay behind."""
+    for temporary, name in files:
+        with access(name, "write"):
+            if temporary.exists():
+                temporary.replace(name)
+            else:
+                name.unlink(missing_ok=True)
 
 
 @click.command()

@@ -283,8 +283,7 @@ class ExactArithmetic(Arithmetic):
         super().__init__(model)
         self.kv = kv
         h = model.header
-        default = np.float32(1) / np.sqrt(np.float32(h.head_size))
-        self.attn_scale = np.float32(h.attn_scale) if h.attn_scale else default
+        self.attn_scale = np.float32(h.attn_scale or 1 / math.sqrt(h.head_size))
 
     def vector(self, name: str) -> Array:
         """See Arithmetic."""
