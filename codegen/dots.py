@@ -51,8 +51,15 @@ class Dot(Protocol):
         """Bytes that tile_q8 writes per block and token."""
 
     @property
-    def sum_type(self) -> str:
-        """C type of `group` int32 block sums."""
+    def steps_per_mac(self) -> int:
+        """Steps that one multiplication covers."""
+
+    @property
+    def tokens_per_sum(self) -> int:
+        """Tokens that share one block-sum variable."""
+
+    def sum_type(self, kind: Kind) -> str:
+        """C type of a block-sum variable."""
 
     @property
     def note(self) -> str:
@@ -67,11 +74,14 @@ class Dot(Protocol):
     def w_load(self, kind: Kind, p: str) -> str:
         """Statements: one step of weights from pointer p into named registers."""
 
-    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
-        """Statement: add a step's products. `half` is 1 for the high nibbles of Q4; x points at this token's step."""
+    def x_load(self, kind: Kind, half: int, tokens: int, x: str) -> str:
+        """Statements: one step of all tokens' activations into registers, if mac does not read memory."""
 
-    def finish(self, kind: Kind, isum: str, correction: str) -> str:
-        """Expression: the block's exact int32 sums."""
+    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
+        """Statement: add a step's products. `half` is 1 for the high nibbles of Q4; x points at all tokens' step."""
+
+    def finish(self, kind: Kind, isum: str, token: int, correction: str) -> str:
+        """Expression: the block's exact int32 sums of one token (`token` counts inside the variable)."""
 
     def to_f32(self, kind: Kind, isum: str) -> str:
         """Expression: block sums as floats."""
@@ -146,6 +156,8 @@ class _X86Dot:
 
     x86: X86
     step: int = 4
+    steps_per_mac: int = 1
+    tokens_per_sum: int = 1
     q4_xor: int = 0
     q4_offset: int = 8
 
@@ -154,10 +166,18 @@ class _X86Dot:
         """One row per 32-bit lane."""
         return self.x86.lanes
 
-    @property
-    def sum_type(self) -> str:
+    def sum_type(self, kind: Kind) -> str:
         """An integer vector."""
         return self.x86.type
+
+    def x_load(self, kind: Kind, half: int, tokens: int, x: str) -> str:
+        """Nothing: activations are memory operands."""
+        return ""
+
+    def _x(self, token: int, x: str) -> str:
+        """Where one token's step lies."""
+        offset = token * self.x_bytes * self.step // BLOCK
+        return f"{x} + {offset}" if offset else x
 
     @property
     def x_bytes(self) -> int:
@@ -210,11 +230,11 @@ class DpbusdBias(_X86Dot):
             return f"const {self.x86.type} w0 = {self.x86.load(p)};"
         return self._nibbles(p)
 
-    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
+    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
         """One instruction; the broadcast is part of its memory operand."""
-        return f"{isum} = {self.x86.op(self.intrinsic, isum, f'w{half}', self.x86.broadcast4(x))};"
+        return f"{isum} = {self.x86.op(self.intrinsic, isum, f'w{half}', self.x86.broadcast4(self._x(token, x)))};"
 
-    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+    def finish(self, kind: Kind, isum: str, token: int, correction: str) -> str:
         """Nothing left to do."""
         return isum
 
@@ -255,16 +275,16 @@ class MaddubsSign(_X86Dot):
             f"const {x.type} w0 = {x.load(p)};\nconst {x.type} magnitude = {x.op('abs_epi8', 'w0')};"
         )
 
-    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
+    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
         """Pair sums, widened to int32 at once for Q8."""
         op = self.x86.op
         if kind == "q4":
-            pairs = op("maddubs_epi16", f"w{half}", self.x86.broadcast4(x))
+            pairs = op("maddubs_epi16", f"w{half}", self.x86.broadcast4(self._x(token, x)))
             return f"{isum} = {op('add_epi16', isum, pairs)};"
-        pairs = op("maddubs_epi16", "magnitude", op("sign_epi8", self.x86.broadcast4(x), "w0"))
+        pairs = op("maddubs_epi16", "magnitude", op("sign_epi8", self.x86.broadcast4(self._x(token, x)), "w0"))
         return f"{isum} = {op('add_epi32', isum, op('madd_epi16', pairs, 'ones'))};"
 
-    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+    def finish(self, kind: Kind, isum: str, token: int, correction: str) -> str:
         """Q4: int16 pairs to int32, then the correction."""
         if kind == "q8":
             return isum
@@ -325,14 +345,15 @@ class MaddEvenOdd(_X86Dot):
             f"const {x.type} odd1 = {x.op('srli_epi16', 'packed', '12')};"
         )
 
-    def mac(self, kind: Kind, half: int, isum: str, x: str) -> str:
+    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
         """Two pmaddwd, each one partial sum per row."""
         op, load = self.x86.op, self.x86.load
+        x = self._x(token, x)
         even = op("madd_epi16", f"even{half}", load(x))
         odd = op("madd_epi16", f"odd{half}", load(f"{x} + {self.x86.bits // 8}"))
         return f"{isum} = {op('add_epi32', isum, op('add_epi32', even, odd))};"
 
-    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+    def finish(self, kind: Kind, isum: str, token: int, correction: str) -> str:
         """Nothing left to do."""
         return isum
 

@@ -112,12 +112,13 @@ def _check_lanes(machine: Machine) -> None:
 
 
 def _check_class(machine: Machine, isas: Mapping[str, Isa]) -> None:
-    """Every kernel that a machine binds rounds in the machine's class."""
+    """Every kernel that a machine binds rounds in the machine's class, or in that of the build."""
     for op in OPS:
         owner = bind(op, machine, isas)
         if owner is None or owner.parent is None:
             continue
-        if resolve(owner, isas).fused != machine.fused:
+        fused = resolve(owner, isas).fused
+        if fused is not None and fused != machine.fused:
             raise DescriptorError(
                 f"isa_specs/{machine.name}.py: {op.name} falls back to {owner.name}, whose multiply-add rounds"
                 " differently; redefine the facets it needs"

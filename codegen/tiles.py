@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from krafla.codegen.dots import Kind
+from krafla.codegen.dots import Dot, Kind
 
 
 class Matrix(Protocol):
@@ -55,8 +55,15 @@ class Tile(Protocol):
         """The matrix unit that takes as many whole tiles as there are, before the vector tiles."""
 
     @property
+    def pairs(self) -> Dot | None:
+        """An inner product for two tokens at once, on the same packed layout; tiles of even size use it."""
+
+    @property
     def tokens(self) -> int:
         """Tokens of the largest tile."""
+
+    def dot_of(self, tokens: int, dot: Dot) -> Dot:
+        """The inner product of a tile of this size."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,11 @@ class VectorTile:
 
     sizes: tuple[int, ...]
     matrix: Matrix | None = None
+    pairs: Dot | None = None
+
+    def dot_of(self, tokens: int, dot: Dot) -> Dot:
+        """`pairs` for even sizes, if there is one; else the packed layout's own."""
+        return self.pairs if self.pairs is not None and tokens % 2 == 0 else dot
 
     @property
     def tokens(self) -> int:

@@ -211,18 +211,18 @@ static void tile_12(float *y, size_t y_stride, int rows, const uint8_t *w, const
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m512i w0 = _mm512_loadu_si512((const void *)(w + step * 64));
-            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48)));
-            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 4)));
-            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 8)));
-            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 12)));
-            isum4 = _mm512_dpbusd_epi32(isum4, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 16)));
-            isum5 = _mm512_dpbusd_epi32(isum5, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 20)));
-            isum6 = _mm512_dpbusd_epi32(isum6, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 24)));
-            isum7 = _mm512_dpbusd_epi32(isum7, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 28)));
-            isum8 = _mm512_dpbusd_epi32(isum8, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 32)));
-            isum9 = _mm512_dpbusd_epi32(isum9, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 36)));
-            isum10 = _mm512_dpbusd_epi32(isum10, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 40)));
-            isum11 = _mm512_dpbusd_epi32(isum11, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 48 + 44)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 12)));
+            isum4 = _mm512_dpbusd_epi32(isum4, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 16)));
+            isum5 = _mm512_dpbusd_epi32(isum5, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 20)));
+            isum6 = _mm512_dpbusd_epi32(isum6, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 24)));
+            isum7 = _mm512_dpbusd_epi32(isum7, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 28)));
+            isum8 = _mm512_dpbusd_epi32(isum8, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 32)));
+            isum9 = _mm512_dpbusd_epi32(isum9, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 36)));
+            isum10 = _mm512_dpbusd_epi32(isum10, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 40)));
+            isum11 = _mm512_dpbusd_epi32(isum11, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 44)));
         }
         const __m512 w_scale = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(wd)));
         sum0 =
@@ -323,14 +323,14 @@ static void tile_8(float *y, size_t y_stride, int rows, const uint8_t *w, const 
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m512i w0 = _mm512_loadu_si512((const void *)(w + step * 64));
-            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32)));
-            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 4)));
-            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 8)));
-            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 12)));
-            isum4 = _mm512_dpbusd_epi32(isum4, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 16)));
-            isum5 = _mm512_dpbusd_epi32(isum5, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 20)));
-            isum6 = _mm512_dpbusd_epi32(isum6, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 24)));
-            isum7 = _mm512_dpbusd_epi32(isum7, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 32 + 28)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32 + 12)));
+            isum4 = _mm512_dpbusd_epi32(isum4, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32 + 16)));
+            isum5 = _mm512_dpbusd_epi32(isum5, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32 + 20)));
+            isum6 = _mm512_dpbusd_epi32(isum6, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32 + 24)));
+            isum7 = _mm512_dpbusd_epi32(isum7, w0, _mm512_set1_epi32(ml_load_i32(x + step * 32 + 28)));
         }
         const __m512 w_scale = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(wd)));
         sum0 =
@@ -403,10 +403,10 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m512i w0 = _mm512_loadu_si512((const void *)(w + step * 64));
-            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16)));
-            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16 + 4)));
-            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16 + 8)));
-            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 16 + 12)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 16)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + step * 16 + 4)));
+            isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + step * 16 + 8)));
+            isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + step * 16 + 12)));
         }
         const __m512 w_scale = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(wd)));
         sum0 =
@@ -455,8 +455,8 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m512i w0 = _mm512_loadu_si512((const void *)(w + step * 64));
-            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 8)));
-            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 8 + 4)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 8)));
+            isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + step * 8 + 4)));
         }
         const __m512 w_scale = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(wd)));
         sum0 =
@@ -493,7 +493,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m512i w0 = _mm512_loadu_si512((const void *)(w + step * 64));
-            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 4)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 4)));
         }
         const __m512 w_scale = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(wd)));
         sum0 =

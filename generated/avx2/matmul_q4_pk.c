@@ -32,14 +32,14 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_add_epi16(
-                isum0, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16))));
+            isum0 = _mm256_add_epi16(isum0,
+                                     _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + step * 16))));
             isum1 = _mm256_add_epi16(
-                isum1, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 4))));
+                isum1, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 4))));
             isum2 = _mm256_add_epi16(
-                isum2, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 8))));
+                isum2, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 8))));
             isum3 = _mm256_add_epi16(
-                isum3, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 12))));
+                isum3, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 12))));
             isum0 = _mm256_add_epi16(
                 isum0, _mm256_maddubs_epi16(w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 16))));
             isum1 = _mm256_add_epi16(
@@ -103,10 +103,10 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_add_epi16(
-                isum0, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 8))));
+            isum0 = _mm256_add_epi16(isum0,
+                                     _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + step * 8))));
             isum1 = _mm256_add_epi16(
-                isum1, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 8 + 4))));
+                isum1, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + step * 8 + 4))));
             isum0 = _mm256_add_epi16(
                 isum0, _mm256_maddubs_epi16(w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 8))));
             isum1 = _mm256_add_epi16(
@@ -152,8 +152,8 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_add_epi16(
-                isum0, _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 4))));
+            isum0 = _mm256_add_epi16(isum0,
+                                     _mm256_maddubs_epi16(w0, _mm256_set1_epi32(ml_load_i32(x + step * 4))));
             isum0 = _mm256_add_epi16(
                 isum0, _mm256_maddubs_epi16(w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 4))));
         }

@@ -30,11 +30,10 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i magnitude = _mm256_abs_epi8(w0);
             isum0 = _mm256_add_epi32(
-                isum0,
-                _mm256_madd_epi16(
-                    _mm256_maddubs_epi16(
-                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + (step) * 4)), w0)),
-                    ones));
+                isum0, _mm256_madd_epi16(
+                           _mm256_maddubs_epi16(
+                               magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 4)), w0)),
+                           ones));
         }
         const __m256 w_scale = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(wd)));
         sum0 =

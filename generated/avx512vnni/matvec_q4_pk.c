@@ -29,7 +29,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m512i packed = _mm512_loadu_si512((const void *)(w + step * 64));
             const __m512i w0 = _mm512_and_si512(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + (step) * 4)));
+            isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 4)));
             isum0 = _mm512_dpbusd_epi32(isum0, w1, _mm512_set1_epi32(ml_load_i32(x + (step + 4) * 4)));
         }
         const __m512 w_scale = _mm512_loadu_ps(wd);

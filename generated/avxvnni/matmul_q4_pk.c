@@ -34,12 +34,12 @@ static void tile_6(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24)));
-            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 4)));
-            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 8)));
-            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 12)));
-            isum4 = _mm256_dpbusd_avx_epi32(isum4, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 16)));
-            isum5 = _mm256_dpbusd_avx_epi32(isum5, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 20)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24)));
+            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 4)));
+            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 8)));
+            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 12)));
+            isum4 = _mm256_dpbusd_avx_epi32(isum4, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 16)));
+            isum5 = _mm256_dpbusd_avx_epi32(isum5, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 20)));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 24)));
             isum1 =
                 _mm256_dpbusd_avx_epi32(isum1, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 24 + 4)));
@@ -115,10 +115,10 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16)));
-            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 4)));
-            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 8)));
-            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 12)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16)));
+            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 4)));
+            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 8)));
+            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 12)));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 16)));
             isum1 =
                 _mm256_dpbusd_avx_epi32(isum1, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 16 + 4)));
@@ -176,8 +176,8 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 8)));
-            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 8 + 4)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 8)));
+            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 8 + 4)));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 8)));
             isum1 =
                 _mm256_dpbusd_avx_epi32(isum1, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 8 + 4)));
@@ -219,7 +219,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 4)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 4)));
         }
         const __m256 w_scale = _mm256_loadu_ps(wd);

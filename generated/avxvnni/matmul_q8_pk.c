@@ -32,12 +32,12 @@ static void tile_6(float *y, size_t y_stride, int rows, const uint8_t *w, const 
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24)));
-            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 4)));
-            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 8)));
-            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 12)));
-            isum4 = _mm256_dpbusd_avx_epi32(isum4, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 16)));
-            isum5 = _mm256_dpbusd_avx_epi32(isum5, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 24 + 20)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24)));
+            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 4)));
+            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 8)));
+            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 12)));
+            isum4 = _mm256_dpbusd_avx_epi32(isum4, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 16)));
+            isum5 = _mm256_dpbusd_avx_epi32(isum5, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 20)));
         }
         const __m256 w_scale = _mm256_loadu_ps(wd);
         sum0 =
@@ -100,10 +100,10 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16)));
-            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 4)));
-            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 8)));
-            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 16 + 12)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16)));
+            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 4)));
+            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 8)));
+            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 12)));
         }
         const __m256 w_scale = _mm256_loadu_ps(wd);
         sum0 =
@@ -152,8 +152,8 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 8)));
-            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 8 + 4)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 8)));
+            isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 8 + 4)));
         }
         const __m256 w_scale = _mm256_loadu_ps(wd);
         sum0 =
@@ -190,7 +190,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 4)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
         }
         const __m256 w_scale = _mm256_loadu_ps(wd);
         sum0 =

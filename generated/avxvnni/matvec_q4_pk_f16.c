@@ -28,7 +28,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 4)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w1, _mm256_set1_epi32(ml_load_i32(x + (step + 4) * 4)));
         }
         const __m256 w_scale = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(wd)));

@@ -26,7 +26,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + (step) * 4)));
+            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
         }
         const __m256 w_scale = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(wd)));
         sum0 =

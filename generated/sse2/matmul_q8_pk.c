@@ -35,23 +35,20 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m128i odd0 = _mm_srli_epi16(packed, 8);
             isum0 = _mm_add_epi32(
                 isum0,
-                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 128))),
-                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 128 + 16)))));
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 16)))));
             isum1 = _mm_add_epi32(
-                isum1,
-                _mm_add_epi32(
-                    _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 128 + 32))),
-                    _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 128 + 32 + 16)))));
+                isum1, _mm_add_epi32(
+                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 32))),
+                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 32 + 16)))));
             isum2 = _mm_add_epi32(
-                isum2,
-                _mm_add_epi32(
-                    _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 128 + 64))),
-                    _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 128 + 64 + 16)))));
+                isum2, _mm_add_epi32(
+                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 64))),
+                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 64 + 16)))));
             isum3 = _mm_add_epi32(
-                isum3,
-                _mm_add_epi32(
-                    _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 128 + 96))),
-                    _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 128 + 96 + 16)))));
+                isum3, _mm_add_epi32(
+                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 96))),
+                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 96 + 16)))));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
         sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
@@ -100,12 +97,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m128i odd0 = _mm_srli_epi16(packed, 8);
             isum0 = _mm_add_epi32(
                 isum0,
-                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 64))),
-                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 64 + 16)))));
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 64))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 64 + 16)))));
             isum1 = _mm_add_epi32(
                 isum1, _mm_add_epi32(
-                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 64 + 32))),
-                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 64 + 32 + 16)))));
+                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 64 + 32))),
+                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 64 + 32 + 16)))));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
         sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
@@ -144,8 +141,8 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m128i odd0 = _mm_srli_epi16(packed, 8);
             isum0 = _mm_add_epi32(
                 isum0,
-                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 32))),
-                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 32 + 16)))));
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 32))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 32 + 16)))));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
         sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);

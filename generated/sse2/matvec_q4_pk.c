@@ -35,8 +35,8 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m128i odd1 = _mm_srli_epi16(packed, 12);
             isum0 = _mm_add_epi32(
                 isum0,
-                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 32))),
-                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 32 + 16)))));
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 32))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 32 + 16)))));
             isum0 = _mm_add_epi32(
                 isum0, _mm_add_epi32(
                            _mm_madd_epi16(even1, _mm_loadu_si128((const void *)(x + (step + 4) * 32))),

@@ -33,8 +33,8 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m128i odd0 = _mm_srli_epi16(packed, 8);
             isum0 = _mm_add_epi32(
                 isum0,
-                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + (step) * 32))),
-                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + (step) * 32 + 16)))));
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 32))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 32 + 16)))));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
         sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);

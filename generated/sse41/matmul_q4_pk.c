@@ -32,13 +32,13 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 16))));
+            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16))));
             isum1 =
-                _mm_add_epi16(isum1, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 16 + 4))));
+                _mm_add_epi16(isum1, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16 + 4))));
             isum2 =
-                _mm_add_epi16(isum2, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 16 + 8))));
-            isum3 = _mm_add_epi16(isum3,
-                                  _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 16 + 12))));
+                _mm_add_epi16(isum2, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16 + 8))));
+            isum3 =
+                _mm_add_epi16(isum3, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16 + 12))));
             isum0 =
                 _mm_add_epi16(isum0, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 16))));
             isum1 = _mm_add_epi16(
@@ -106,9 +106,9 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 8))));
+            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 8))));
             isum1 =
-                _mm_add_epi16(isum1, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 8 + 4))));
+                _mm_add_epi16(isum1, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 8 + 4))));
             isum0 =
                 _mm_add_epi16(isum0, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 8))));
             isum1 = _mm_add_epi16(isum1,
@@ -156,7 +156,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 4))));
+            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 4))));
             isum0 =
                 _mm_add_epi16(isum0, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 4))));
         }

@@ -32,28 +32,25 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             const __m128i w0 = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i magnitude = _mm_abs_epi8(w0);
             isum0 = _mm_add_epi32(
-                isum0, _mm_madd_epi16(
-                           _mm_maddubs_epi16(magnitude,
-                                             _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16)), w0)),
-                           ones));
+                isum0,
+                _mm_madd_epi16(_mm_maddubs_epi16(
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 16)), w0)),
+                               ones));
             isum1 = _mm_add_epi32(
-                isum1,
-                _mm_madd_epi16(
-                    _mm_maddubs_epi16(magnitude,
-                                      _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16 + 4)), w0)),
-                    ones));
+                isum1, _mm_madd_epi16(
+                           _mm_maddubs_epi16(
+                               magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 16 + 4)), w0)),
+                           ones));
             isum2 = _mm_add_epi32(
-                isum2,
-                _mm_madd_epi16(
-                    _mm_maddubs_epi16(magnitude,
-                                      _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16 + 8)), w0)),
-                    ones));
+                isum2, _mm_madd_epi16(
+                           _mm_maddubs_epi16(
+                               magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 16 + 8)), w0)),
+                           ones));
             isum3 = _mm_add_epi32(
-                isum3,
-                _mm_madd_epi16(
-                    _mm_maddubs_epi16(magnitude,
-                                      _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 16 + 12)), w0)),
-                    ones));
+                isum3, _mm_madd_epi16(
+                           _mm_maddubs_epi16(
+                               magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 16 + 12)), w0)),
+                           ones));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
         sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
@@ -102,12 +99,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
             isum0 = _mm_add_epi32(
                 isum0,
                 _mm_madd_epi16(_mm_maddubs_epi16(
-                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 8)), w0)),
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 8)), w0)),
                                ones));
             isum1 = _mm_add_epi32(
                 isum1, _mm_madd_epi16(
                            _mm_maddubs_epi16(
-                               magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 8 + 4)), w0)),
+                               magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 8 + 4)), w0)),
                            ones));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
@@ -147,7 +144,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             isum0 = _mm_add_epi32(
                 isum0,
                 _mm_madd_epi16(_mm_maddubs_epi16(
-                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 4)), w0)),
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 4)), w0)),
                                ones));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);

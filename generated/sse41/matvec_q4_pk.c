@@ -30,7 +30,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
-            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + (step) * 4))));
+            isum0 = _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 4))));
             isum0 =
                 _mm_add_epi16(isum0, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 4))));
         }

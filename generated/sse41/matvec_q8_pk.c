@@ -32,7 +32,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
             isum0 = _mm_add_epi32(
                 isum0,
                 _mm_madd_epi16(_mm_maddubs_epi16(
-                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + (step) * 4)), w0)),
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 4)), w0)),
                                ones));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
