@@ -66,6 +66,7 @@ def command(prompt: str | None, **given: Any) -> None:
             pack_cache=given["pack_cache"],
             profile=given["profile"],
             report=report,
+            announce=lambda sentence: None if given["quiet"] else click.echo(f"krafla: {sentence}", err=True),
         )
     load_seconds = time.perf_counter() - started
     with model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 KV_TYPES = ("f32", "f16", "q8")
+#: Loading that takes no longer than these seconds needs no progress bar.
+PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,13 @@ class Model:
     """An open model: `Model.load` opens one, `close` or a `with` block releases it."""
 
     def __init__(
-        self, files: ModelFiles, api: Api, isa: IsaFacts, options: Options, report: progress.Report
+        self,
+        files: ModelFiles,
+        api: Api,
+        isa: IsaFacts,
+        options: Options,
+        report: progress.Report = progress.silent,
+        announce: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._api = api
         self._engine = ctypes.c_void_p()
@@ -107,8 +115,12 @@ class Model:
         self.files = files
         self.template = files.template.read_text(encoding="utf-8") if files.template else None
         try:
-            _open(api, self._engine, files, isa, options, report)
+            native = _options(api, files, isa, options)
+            announce(_prediction(api, files, native))
+            _open(api, self._engine, files, native, report)
             self.config = _config(api, self._engine)
+            if notice := api.fn.ml_engine_notice(self._engine).decode():
+                announce(notice)
             if files.tokenizer:
                 self.tokenizer = Tokenizer(api, files.tokenizer, self.config.vocab)
             sequence = ctypes.c_int32()
@@ -133,13 +145,17 @@ class Model:
         pack_cache: bool = False,
         profile: bool = False,
         report: progress.Report = progress.silent,
+        announce: Callable[[str], None] = lambda sentence: None,
     ) -> Model:
-        """Open a model: an .mlb or .gguf file, a Hugging Face folder, or a name that `krafla pull` knows."""
+        """Open a model: an .mlb or .gguf file, a Hugging Face folder, or a name that `krafla pull` knows.
+
+        `report` is told how far slow steps are, `announce` what memory it will take and other notices.
+        """
         from krafla.runtime.engine import engine
 
         options = Options(threads, ctx, kv, pack, batch, pack_cache, profile)
         api, facts = engine(isa, report)
-        return cls(resolve(path, report), api, facts, options, report)
+        return cls(resolve(path, report), api, facts, options, report, announce)
 
     def __enter__(self) -> Model:
         return self
@@ -334,23 +350,7 @@ class Generation:
         return token
 
 
-def _open(
-    api: Api,
-    handle: ctypes.c_void_p,
-    files: ModelFiles,
-    isa: IsaFacts,
-    options: Options,
-    report: progress.Report,
-) -> None:
-    interrupted: list[BaseException] = []
-
-    def on_progress(_: int, what: bytes, done: int, total: int) -> int:
-        try:
-            report(what.decode(), done, total)
-        except BaseException as error:  # must not leave through C; raised again below
-            interrupted.append(error)
-        return int(bool(interrupted))
-
+def _options(api: Api, files: ModelFiles, isa: IsaFacts, options: Options) -> Any:
     native = api.types.ml_options(
         threads=options.threads or 0,
         context=options.ctx or 0,
@@ -358,10 +358,33 @@ def _open(
         kv_type=KV_TYPES.index(options.kv),
         pack=options.pack,
         profile=options.profile,
-        progress=api.types.ml_progress(on_progress),
     )
     if options.pack_cache and isa.pack_group:
         native.pack_cache = str(files.mlb.with_suffix(f".pk{isa.pack_group}")).encode()
+    return native
+
+
+def _prediction(api: Api, files: ModelFiles, native: Any) -> str:
+    info = api.types.ml_info()
+    api.fn.ml_engine_predict(ctypes.byref(info), str(files.mlb).encode(), ctypes.byref(native))
+    parts = {"weights": info.weight_bytes, f"context of {info.context}": info.kv_bytes}
+    listed = ", ".join(f"{what} {size / 1e6:.0f} MB" for what, size in parts.items())
+    return f"{files.mlb.name} takes at most {info.peak_bytes / 1e6:.0f} MB of memory ({listed})"
+
+
+def _open(api: Api, handle: ctypes.c_void_p, files: ModelFiles, native: Any, report: progress.Report) -> None:
+    interrupted: list[BaseException] = []
+    started = time.monotonic()
+
+    def on_progress(_: int, what: bytes, done: int, total: int) -> int:
+        try:
+            if time.monotonic() - started > PATIENCE:
+                report(what.decode(), done, total)
+        except BaseException as error:  # must not leave through C; raised again below
+            interrupted.append(error)
+        return int(bool(interrupted))
+
+    native.progress = api.types.ml_progress(on_progress)
     try:
         api.fn.ml_engine_open(ctypes.byref(handle), str(files.mlb).encode(), ctypes.byref(native))
     finally:
