@@ -69,6 +69,8 @@ void ml_pack_cache_key(ml_pack_key *key, ml_model *model, size_t body_bytes)
                                      ML_PACK_Q4_XOR, ML_PACK_STEP,  ML_PACK_F16_SCALES};
     uint64_t hash = hash_samples(0xcbf29ce484222325u, model->file.data, model->file.size);
     ml_model_visit(model, sample_matrix, &hash, NULL);
+    ml_file_discard(&model->file, model->file.data,
+                    model->file.size); /* a sample may have mapped a huge page */
     *key = (ml_pack_key){.body_bytes = body_bytes};
     memcpy(key->header, "MLPK", 4);
     for (size_t i = 0; i < sizeof build / sizeof *build; i++)

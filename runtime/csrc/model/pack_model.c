@@ -276,10 +276,8 @@ static ml_status run_pass(ml_weights *weights, const sizes *sum, ml_model *model
 static bool map_cache(ml_weights *weights, ml_model *model, const char *path, const ml_pack_key *key)
 {
     weights->cache_hit = ml_pack_cache_map(&weights->cache, path, key);
-    if (weights->cache_hit) {
+    if (weights->cache_hit)
         bind_all(model, weights->cache.data + ML_PACK_CACHE_HEADER, weights->bytes, true);
-        ml_file_discard(&model->file, model->file.data, model->file.size); /* the samples' pages */
-    }
     return weights->cache_hit;
 }
 
