@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -65,9 +65,11 @@ def cli(context: click.Context) -> None:
 def call(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
-        result: Any = cli.main(args=arguments, prog_name="krafla", standalone_mode=False)
+        # Not cli.main: it has its own ways to end after an interruption or a closed pipe.
+        with cli.make_context("krafla", list(sys.argv[1:] if arguments is None else arguments)) as context:
+            cli.invoke(context)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return 0
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:

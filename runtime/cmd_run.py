@@ -103,13 +103,15 @@ def _generate(model: Model, text: str, given: dict[str, Any]) -> Generation:
 
 def _stream(generation: Generation, show: bool) -> str:
     pieces = []
-    for piece in generation:
-        pieces.append(piece)
+    try:
+        for piece in generation:
+            pieces.append(piece)
+            if show:
+                sys.stdout.write(piece)
+                sys.stdout.flush()
+    finally:  # also after Ctrl-C
         if show:
-            sys.stdout.write(piece)
-            sys.stdout.flush()
-    if show:
-        print(flush=True)
+            print(flush=True)
     return "".join(pieces)
 
 
