@@ -20,13 +20,15 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 # These run before the CPU is known to have the ISA, so they are compiled without its flags.
 BASELINE_SOURCES = {"isa_check.c", "main_guard.c"}
 # zig's names of the x86 CPUs that the ISAs need; kept here so that a wrong descriptor cannot hide itself.
+_AVX2 = "x86_64+ssse3+sse4_1+avx2+fma+f16c"
 CPUS = {
     "scalar": "x86_64",
     "sse2": "x86_64",
     "sse41": "x86_64+ssse3+sse4_1",
-    "avx2": "x86_64+ssse3+sse4_1+avx2+fma+f16c",
-    "avxvnni": "x86_64+ssse3+sse4_1+avx2+fma+f16c+avxvnni",
-    "avx512vnni": "x86_64+ssse3+sse4_1+avx2+fma+f16c+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni",
+    "avx2": _AVX2,
+    "avxvnni": f"{_AVX2}+avxvnni",
+    "avx512vnni": f"{_AVX2}+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni",
+    "amx_int8": f"{_AVX2}+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+amx_tile+amx_int8",
 }
 
 
