@@ -77,7 +77,8 @@ def _q4_search_pass(rows: F32) -> tuple[I8, F32]:
     unit = np.where(scaled & (amax > 0), amax, np.float32(1))
     largest = np.where(amax > 0, largest / unit, np.float32(1))
     # One block per column from here on: sums over a block then run along whole vectors.
-    x = np.ascontiguousarray(rows.T)
+    # A copy, even if there is only one block: it may be scaled.
+    x = np.array(rows.T, order="C")
     if scaled.any():
         x /= unit
     d, q = fit_q4(x, x * x, largest)
