@@ -77,7 +77,7 @@ class Dot(Protocol):
     def x_load(self, kind: Kind, half: int, tokens: int, x: str) -> str:
         """Statements: one step of all tokens' activations into registers, if mac does not read memory."""
 
-    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
+    def mac(self, kind: Kind, half: int, isum: str, token: int, tokens: int, x: str) -> str:
         """Statement: add a step's products. `half` is 1 for the high nibbles of Q4; x points at all tokens' step."""
 
     def finish(self, kind: Kind, isum: str, token: int, correction: str) -> str:
@@ -93,7 +93,7 @@ class Dot(Protocol):
         """What the machine computes for stored weights w [rows, 32] and activations x [32]: sums [rows]."""
 
 
-def _wrap(values: IntArray, bits: int) -> IntArray:
+def wrap(values: IntArray, bits: int) -> IntArray:
     """Two's-complement wrap to `bits` bits."""
     half = 1 << (bits - 1)
     return (values + half) % (1 << bits) - half
@@ -105,7 +105,7 @@ def _saturate16(values: IntArray) -> IntArray:
 
 def _maddubs(u: IntArray, s: IntArray) -> IntArray:
     """Pairs of unsigned times signed bytes, added with saturation to 16 bits."""
-    products = (u % 256) * _wrap(s, 8)
+    products = (u % 256) * wrap(s, 8)
     return _saturate16(products[..., 0::2] + products[..., 1::2])
 
 
@@ -230,7 +230,7 @@ class DpbusdBias(_X86Dot):
             return f"const {self.x86.type} w0 = {self.x86.load(p)};"
         return self._nibbles(p)
 
-    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
+    def mac(self, kind: Kind, half: int, isum: str, token: int, tokens: int, x: str) -> str:
         """One instruction; the broadcast is part of its memory operand."""
         return f"{isum} = {self.x86.op(self.intrinsic, isum, f'w{half}', self.x86.broadcast4(self._x(token, x)))};"
 
@@ -241,8 +241,8 @@ class DpbusdBias(_X86Dot):
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Exact int32 accumulation of unsigned times signed products."""
         offset = self.q8_offset if kind == "q8" else self.q4_offset
-        total: IntArray = (w % 256) @ _wrap(x, 8) - offset * int(x.sum())
-        return _wrap(total, 32)
+        total: IntArray = (w % 256) @ wrap(x, 8) - offset * int(x.sum())
+        return wrap(total, 32)
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class MaddubsSign(_X86Dot):
             f"const {x.type} w0 = {x.load(p)};\nconst {x.type} magnitude = {x.op('abs_epi8', 'w0')};"
         )
 
-    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
+    def mac(self, kind: Kind, half: int, isum: str, token: int, tokens: int, x: str) -> str:
         """Pair sums, widened to int32 at once for Q8."""
         op = self.x86.op
         if kind == "q4":
@@ -295,10 +295,10 @@ class MaddubsSign(_X86Dot):
         """Signs wrap (-(-128) is -128), pair sums saturate, Q4 sums wrap at 16 bits."""
         if kind == "q4":
             pairs = _maddubs(w, np.broadcast_to(x, w.shape)).reshape(len(w), 8, 2)
-            lanes = _wrap(pairs.sum(axis=1), 16)
+            lanes = wrap(pairs.sum(axis=1), 16)
             return lanes.sum(axis=1) - self.q4_offset * int(x.sum())
-        stored = _wrap(w, 8)
-        return _maddubs(np.abs(stored), _wrap(np.sign(stored) * x, 8)).sum(axis=1)
+        stored = wrap(w, 8)
+        return _maddubs(np.abs(stored), wrap(np.sign(stored) * x, 8)).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ class MaddEvenOdd(_X86Dot):
             f"const {x.type} odd1 = {x.op('srli_epi16', 'packed', '12')};"
         )
 
-    def mac(self, kind: Kind, half: int, isum: str, token: int, x: str) -> str:
+    def mac(self, kind: Kind, half: int, isum: str, token: int, tokens: int, x: str) -> str:
         """Two pmaddwd, each one partial sum per row."""
         op, load = self.x86.op, self.x86.load
         x = self._x(token, x)
@@ -373,7 +373,7 @@ class MaddEvenOdd(_X86Dot):
         stored = w % 256
         even, odd = stored[:, 0::2], stored[:, 1::2]
         total: IntArray = even @ x[0::2] + odd @ x[1::2] - offset * int(x.sum())
-        return _wrap(total, 32)
+        return wrap(total, 32)
 
 
 class RowDot(Protocol):
@@ -503,7 +503,7 @@ class MaddRow(_X86RowDot):
 
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Exact."""
-        return _wrap(w, 8) @ _wrap(x, 8) - (self.q4_offset if kind == "q4" else 0) * int(x.sum())
+        return wrap(w, 8) @ wrap(x, 8) - (self.q4_offset if kind == "q4" else 0) * int(x.sum())
 
 
 @dataclass(frozen=True)
@@ -533,8 +533,8 @@ class MaddubsRow(_X86RowDot):
         if kind == "q4":
             pairs = _maddubs(w, np.broadcast_to(x, w.shape))
             return pairs.sum(axis=1) - self.q4_offset * int(x.sum())
-        stored = _wrap(w, 8)
-        return _maddubs(np.abs(stored), _wrap(np.sign(stored) * x, 8)).sum(axis=1)
+        stored = wrap(w, 8)
+        return _maddubs(np.abs(stored), wrap(np.sign(stored) * x, 8)).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -561,9 +561,9 @@ class DpbusdSignRow(_X86RowDot):
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Signs wrap; sums are exact."""
         if kind == "q4":
-            return (w % 256) @ _wrap(x, 8) - self.q4_offset * int(x.sum())
-        stored = _wrap(w, 8)
-        signed: IntArray = (np.abs(stored) % 256) * _wrap(np.sign(stored) * x, 8)
+            return (w % 256) @ wrap(x, 8) - self.q4_offset * int(x.sum())
+        stored = wrap(w, 8)
+        signed: IntArray = (np.abs(stored) % 256) * wrap(np.sign(stored) * x, 8)
         return signed.sum(axis=1)
 
 

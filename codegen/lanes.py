@@ -46,6 +46,37 @@ class StripLoop:
 
 
 @dataclass(frozen=True)
+class PredicatedLoop:
+    """One loop for any vector length: the last turn works under a shorter predicate `pg`."""
+
+    lanes: str  # C expression: lanes of a vector
+    predicate: str  # C expression: the predicate for {i} < {n}
+    type: str
+
+    def each(self, vector: Lanes, scalar: Lanes, i: str, n: str, body: Body) -> str:
+        """A loop without a tail."""
+        return (
+            f"for (int {i} = 0; {i} < {n}; {i} += {self.lanes}) {{\n"
+            f"const {self.type} pg = {self.predicate.format(i=i, n=n)};\n{body(vector)}\n}}"
+        )
+
+
+@dataclass(frozen=True)
+class SetLengthLoop:
+    """One loop that asks before every turn how many elements, `vl`, the machine takes."""
+
+    set_length: str  # C expression: elements taken of {rest}
+
+    def each(self, vector: Lanes, scalar: Lanes, i: str, n: str, body: Body) -> str:
+        """A loop without a tail."""
+        taken = self.set_length.format(rest=f"{n} - {i}")
+        return (
+            f"for (int {i} = 0; {i} < {n};) {{\nconst size_t vl = {taken};\n{body(vector)}\n"
+            f"{i} += (int)vl;\n}}"
+        )
+
+
+@dataclass(frozen=True)
 class F32:
     """The words of a machine for lanes of single-precision floats.
 
@@ -55,7 +86,7 @@ class F32:
     """
 
     type: str
-    lanes: int
+    lanes: int  # 0: as many as the machine has
     loop: Loop
     load: str
     store: str
@@ -83,7 +114,7 @@ class F32:
 
 @dataclass(frozen=True)
 class F16:
-    """Half-precision lanes, widened exactly to the float lanes of the same machine."""
+    """Half-precision lanes (0: as many as the machine has), widened exactly to the float lanes of the same machine."""
 
     lanes: int
     load: str

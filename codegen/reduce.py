@@ -93,6 +93,50 @@ class StripReduce:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class PredicatedReduce:
+    """The sixteen partials in memory, updated by vectors of any length under a predicate `pg`."""
+
+    partials: str  # C expression: partials that one vector holds, at most sixteen
+    lanes: str  # C expression: lanes of a vector
+    type: str
+    predicate: str  # C expression: the predicate for {i} < {n}
+    max_of_lanes: str  # the largest lane of {x}, as a float
+
+    def fold16(self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, step: Step) -> str:
+        """Sixteen elements a turn, the last ones under a shorter predicate; a fold in memory."""
+        body = _clean(step(vector, vector.load("partial", "j"), f"{i} + j"))
+        return "\n".join(
+            [
+                "float partial[16] = {0};",
+                f"for (int {i} = 0; {i} < {n}; {i} += 16) {{",
+                f"const int count = {n} - {i} < 16 ? {n} - {i} : 16;",
+                f"for (int j = 0; j < count; j += {self.partials}) {{",
+                f"const {self.type} pg = {self.predicate.format(i='j', n='count')};",
+                vector.store("partial", "j", body),
+                "}",
+                "}",
+                f"float {result} = ml_fold16(partial);",
+            ]
+        )
+
+    def maximum(
+        self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step
+    ) -> str:
+        """Lanes beyond the predicate keep their maximum."""
+        best = f"{result}_lanes"
+        return "\n".join(
+            [
+                f"{vector.type} {best} = {vector.set1(start)};",
+                f"for (int {i} = 0; {i} < {n}; {i} += {self.lanes}) {{",
+                f"const {self.type} pg = {self.predicate.format(i=i, n=n)};",
+                f"{best} = {vector.max(_clean(step(vector, best, i)), best)};",
+                "}",
+                f"float {result} = {self.max_of_lanes.format(x=best)};",
+            ]
+        )
+
+
 class Reductions:
     """The `reduce` object of the templates."""
 

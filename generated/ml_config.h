@@ -64,6 +64,93 @@
 #define ml_k_axpy_q8 ml_k_axpy_q8_scalar
 #endif
 
+#elif defined(ML_ISA_NEON)
+/* Every AArch64 CPU, and ARMv7 ones with NEON. */
+#include "neon/k_neon.h"
+#include "scalar/k_scalar.h"
+#define ML_ISA_NAME "neon"
+#define ML_ISA_REQUIRES(X) X(NEON)
+#ifndef ML_FUSED
+#if (defined(__aarch64__))
+#define ML_FUSED 1
+#else
+#define ML_FUSED 0
+#endif
+#endif
+#define ML_HAS_PACK 1
+#define ML_PACK_GROUP 4
+#define ML_PACK_STEP 4
+#define ML_PACK_Q8_OFFSET 0
+#define ML_PACK_Q4_XOR 0x00
+#define ML_PACK_F16_SCALES 0
+#define ML_TILE_TOKENS 4
+#define ML_TILE_X_BYTES 32
+#define ML_TILE_SUMS 2
+#define ML_PREFETCH_DISTANCE 0
+#ifndef ML_USE_PREFETCH
+#define ML_USE_PREFETCH 0
+#endif
+#ifndef ml_k_matvec_q8
+#define ml_k_matvec_q8 ml_k_matvec_q8_neon
+#endif
+#ifndef ml_k_matvec_q4
+#define ml_k_matvec_q4 ml_k_matvec_q4_neon
+#endif
+#ifndef ml_k_matvec_q8_pk
+#define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_neon
+#endif
+#ifndef ml_k_matvec_q4_pk
+#define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_neon
+#endif
+#ifndef ml_k_matmul_q8_pk
+#define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_neon
+#endif
+#ifndef ml_k_matmul_q4_pk
+#define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_neon
+#endif
+#ifndef ml_k_tile_q8
+#define ml_k_tile_q8 ml_k_tile_q8_neon
+#endif
+#ifndef ml_k_quantize_q8
+#define ml_k_quantize_q8 ml_k_quantize_q8_neon
+#endif
+#ifndef ml_k_rmsnorm
+#define ml_k_rmsnorm ml_k_rmsnorm_neon
+#endif
+#ifndef ml_k_softmax
+#define ml_k_softmax ml_k_softmax_neon
+#endif
+#ifndef ml_k_silu_mul
+#define ml_k_silu_mul ml_k_silu_mul_neon
+#endif
+#ifndef ml_k_gelu_mul
+#define ml_k_gelu_mul ml_k_gelu_mul_neon
+#endif
+#ifndef ml_k_add
+#define ml_k_add ml_k_add_neon
+#endif
+#ifndef ml_k_rope
+#define ml_k_rope ml_k_rope_neon
+#endif
+#ifndef ml_k_dot_f32
+#define ml_k_dot_f32 ml_k_dot_f32_neon
+#endif
+#ifndef ml_k_axpy_f32
+#define ml_k_axpy_f32 ml_k_axpy_f32_neon
+#endif
+#ifndef ml_k_dot_f16
+#define ml_k_dot_f16 ml_k_dot_f16_neon
+#endif
+#ifndef ml_k_axpy_f16
+#define ml_k_axpy_f16 ml_k_axpy_f16_neon
+#endif
+#ifndef ml_k_dot_q8
+#define ml_k_dot_q8 ml_k_dot_q8_neon
+#endif
+#ifndef ml_k_axpy_q8
+#define ml_k_axpy_q8 ml_k_axpy_q8_neon
+#endif
+
 #elif defined(ML_ISA_SSE2)
 /* Every x86-64 CPU, and 32-bit ones since the Pentium 4. */
 #include "sse2/k_sse2.h"
@@ -145,6 +232,90 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_sse2
+#endif
+
+#elif defined(ML_ISA_NEON_DOTPROD)
+/* Cortex-A55 and A75 (2017) and later, Neoverse N1, Apple since A13. */
+#include "neon_dotprod/k_neon_dotprod.h"
+#include "neon/k_neon.h"
+#include "scalar/k_scalar.h"
+#define ML_ISA_NAME "neon_dotprod"
+#define ML_ISA_REQUIRES(X) X(NEON) X(DOTPROD)
+#ifndef ML_FUSED
+#define ML_FUSED 1
+#endif
+#define ML_HAS_PACK 1
+#define ML_PACK_GROUP 4
+#define ML_PACK_STEP 4
+#define ML_PACK_Q8_OFFSET 0
+#define ML_PACK_Q4_XOR 0x88
+#define ML_PACK_F16_SCALES 0
+#define ML_TILE_TOKENS 8
+#define ML_TILE_X_BYTES 32
+#define ML_TILE_SUMS 2
+#define ML_PREFETCH_DISTANCE 0
+#ifndef ML_USE_PREFETCH
+#define ML_USE_PREFETCH 0
+#endif
+#ifndef ml_k_matvec_q8
+#define ml_k_matvec_q8 ml_k_matvec_q8_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4
+#define ml_k_matvec_q4 ml_k_matvec_q4_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q8_pk
+#define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4_pk
+#define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matmul_q8_pk
+#define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_neon_dotprod
+#endif
+#ifndef ml_k_matmul_q4_pk
+#define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_tile_q8
+#define ml_k_tile_q8 ml_k_tile_q8_neon_dotprod
+#endif
+#ifndef ml_k_quantize_q8
+#define ml_k_quantize_q8 ml_k_quantize_q8_neon
+#endif
+#ifndef ml_k_rmsnorm
+#define ml_k_rmsnorm ml_k_rmsnorm_neon
+#endif
+#ifndef ml_k_softmax
+#define ml_k_softmax ml_k_softmax_neon
+#endif
+#ifndef ml_k_silu_mul
+#define ml_k_silu_mul ml_k_silu_mul_neon
+#endif
+#ifndef ml_k_gelu_mul
+#define ml_k_gelu_mul ml_k_gelu_mul_neon
+#endif
+#ifndef ml_k_add
+#define ml_k_add ml_k_add_neon
+#endif
+#ifndef ml_k_rope
+#define ml_k_rope ml_k_rope_neon
+#endif
+#ifndef ml_k_dot_f32
+#define ml_k_dot_f32 ml_k_dot_f32_neon
+#endif
+#ifndef ml_k_axpy_f32
+#define ml_k_axpy_f32 ml_k_axpy_f32_neon
+#endif
+#ifndef ml_k_dot_f16
+#define ml_k_dot_f16 ml_k_dot_f16_neon
+#endif
+#ifndef ml_k_axpy_f16
+#define ml_k_axpy_f16 ml_k_axpy_f16_neon
+#endif
+#ifndef ml_k_dot_q8
+#define ml_k_dot_q8 ml_k_dot_q8_neon_dotprod
+#endif
+#ifndef ml_k_axpy_q8
+#define ml_k_axpy_q8 ml_k_axpy_q8_neon
 #endif
 
 #elif defined(ML_ISA_SSE41)
@@ -328,6 +499,91 @@
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx2
 #endif
 
+#elif defined(ML_ISA_SVE)
+/* Neoverse V1 (2021) and later servers, Fujitsu A64FX, Cortex-A510 and A710 and later. */
+#include "sve/k_sve.h"
+#include "neon_dotprod/k_neon_dotprod.h"
+#include "neon/k_neon.h"
+#include "scalar/k_scalar.h"
+#define ML_ISA_NAME "sve"
+#define ML_ISA_REQUIRES(X) X(NEON) X(DOTPROD) X(SVE)
+#ifndef ML_FUSED
+#define ML_FUSED 1
+#endif
+#define ML_HAS_PACK 1
+#define ML_PACK_GROUP 4
+#define ML_PACK_STEP 4
+#define ML_PACK_Q8_OFFSET 0
+#define ML_PACK_Q4_XOR 0x88
+#define ML_PACK_F16_SCALES 0
+#define ML_TILE_TOKENS 8
+#define ML_TILE_X_BYTES 32
+#define ML_TILE_SUMS 2
+#define ML_PREFETCH_DISTANCE 0
+#ifndef ML_USE_PREFETCH
+#define ML_USE_PREFETCH 0
+#endif
+#ifndef ml_k_matvec_q8
+#define ml_k_matvec_q8 ml_k_matvec_q8_sve
+#endif
+#ifndef ml_k_matvec_q4
+#define ml_k_matvec_q4 ml_k_matvec_q4_sve
+#endif
+#ifndef ml_k_matvec_q8_pk
+#define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4_pk
+#define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matmul_q8_pk
+#define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_neon_dotprod
+#endif
+#ifndef ml_k_matmul_q4_pk
+#define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_tile_q8
+#define ml_k_tile_q8 ml_k_tile_q8_neon_dotprod
+#endif
+#ifndef ml_k_quantize_q8
+#define ml_k_quantize_q8 ml_k_quantize_q8_sve
+#endif
+#ifndef ml_k_rmsnorm
+#define ml_k_rmsnorm ml_k_rmsnorm_sve
+#endif
+#ifndef ml_k_softmax
+#define ml_k_softmax ml_k_softmax_sve
+#endif
+#ifndef ml_k_silu_mul
+#define ml_k_silu_mul ml_k_silu_mul_sve
+#endif
+#ifndef ml_k_gelu_mul
+#define ml_k_gelu_mul ml_k_gelu_mul_sve
+#endif
+#ifndef ml_k_add
+#define ml_k_add ml_k_add_sve
+#endif
+#ifndef ml_k_rope
+#define ml_k_rope ml_k_rope_sve
+#endif
+#ifndef ml_k_dot_f32
+#define ml_k_dot_f32 ml_k_dot_f32_sve
+#endif
+#ifndef ml_k_axpy_f32
+#define ml_k_axpy_f32 ml_k_axpy_f32_sve
+#endif
+#ifndef ml_k_dot_f16
+#define ml_k_dot_f16 ml_k_dot_f16_sve
+#endif
+#ifndef ml_k_axpy_f16
+#define ml_k_axpy_f16 ml_k_axpy_f16_sve
+#endif
+#ifndef ml_k_dot_q8
+#define ml_k_dot_q8 ml_k_dot_q8_sve
+#endif
+#ifndef ml_k_axpy_q8
+#define ml_k_axpy_q8 ml_k_axpy_q8_sve
+#endif
+
 #elif defined(ML_ISA_AVXVNNI)
 /* Intel since Alder Lake (2021), AMD since Zen 5 (2024). */
 #include "avxvnni/k_avxvnni.h"
@@ -424,6 +680,91 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx2
+#endif
+
+#elif defined(ML_ISA_NEON_I8MM)
+/* Cortex-A510 and A710 (2021) and later, Neoverse V1 and N2, Apple since A15. */
+#include "neon_i8mm/k_neon_i8mm.h"
+#include "neon_dotprod/k_neon_dotprod.h"
+#include "neon/k_neon.h"
+#include "scalar/k_scalar.h"
+#define ML_ISA_NAME "neon_i8mm"
+#define ML_ISA_REQUIRES(X) X(NEON) X(DOTPROD) X(I8MM)
+#ifndef ML_FUSED
+#define ML_FUSED 1
+#endif
+#define ML_HAS_PACK 1
+#define ML_PACK_GROUP 4
+#define ML_PACK_STEP 4
+#define ML_PACK_Q8_OFFSET 0
+#define ML_PACK_Q4_XOR 0x88
+#define ML_PACK_F16_SCALES 0
+#define ML_TILE_TOKENS 8
+#define ML_TILE_X_BYTES 32
+#define ML_TILE_SUMS 2
+#define ML_PREFETCH_DISTANCE 0
+#ifndef ML_USE_PREFETCH
+#define ML_USE_PREFETCH 0
+#endif
+#ifndef ml_k_matvec_q8
+#define ml_k_matvec_q8 ml_k_matvec_q8_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4
+#define ml_k_matvec_q4 ml_k_matvec_q4_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q8_pk
+#define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4_pk
+#define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matmul_q8_pk
+#define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_neon_i8mm
+#endif
+#ifndef ml_k_matmul_q4_pk
+#define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_neon_i8mm
+#endif
+#ifndef ml_k_tile_q8
+#define ml_k_tile_q8 ml_k_tile_q8_neon_i8mm
+#endif
+#ifndef ml_k_quantize_q8
+#define ml_k_quantize_q8 ml_k_quantize_q8_neon
+#endif
+#ifndef ml_k_rmsnorm
+#define ml_k_rmsnorm ml_k_rmsnorm_neon
+#endif
+#ifndef ml_k_softmax
+#define ml_k_softmax ml_k_softmax_neon
+#endif
+#ifndef ml_k_silu_mul
+#define ml_k_silu_mul ml_k_silu_mul_neon
+#endif
+#ifndef ml_k_gelu_mul
+#define ml_k_gelu_mul ml_k_gelu_mul_neon
+#endif
+#ifndef ml_k_add
+#define ml_k_add ml_k_add_neon
+#endif
+#ifndef ml_k_rope
+#define ml_k_rope ml_k_rope_neon
+#endif
+#ifndef ml_k_dot_f32
+#define ml_k_dot_f32 ml_k_dot_f32_neon
+#endif
+#ifndef ml_k_axpy_f32
+#define ml_k_axpy_f32 ml_k_axpy_f32_neon
+#endif
+#ifndef ml_k_dot_f16
+#define ml_k_dot_f16 ml_k_dot_f16_neon
+#endif
+#ifndef ml_k_axpy_f16
+#define ml_k_axpy_f16 ml_k_axpy_f16_neon
+#endif
+#ifndef ml_k_dot_q8
+#define ml_k_dot_q8 ml_k_dot_q8_neon_dotprod
+#endif
+#ifndef ml_k_axpy_q8
+#define ml_k_axpy_q8 ml_k_axpy_q8_neon
 #endif
 
 #elif defined(ML_ISA_AVX512VNNI)

@@ -38,6 +38,7 @@ class GuardPages:
 
 def main(isa: str) -> None:
     assert not kernels.missing_feature(isa)  # the check also asks the system for what must be asked for
+    assert not kernels.missing_feature(isa)  # asking also gets the system's leave, where it is needed
     loaded = kernels.load(isa)
     guard = GuardPages()
     for op in kernels.OPS:

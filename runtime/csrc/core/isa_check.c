@@ -12,6 +12,19 @@
 
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
 #define ML_CPU_X86
+#elif defined(__aarch64__) || defined(__arm__)
+#define ML_CPU_ARM
+#elif defined(__riscv)
+#define ML_CPU_RISCV
+#elif defined(__wasm_simd128__)
+#define ML_CPU_WASM_SIMD
+#endif
+#if (defined(ML_CPU_ARM) || defined(ML_CPU_RISCV)) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(ML_CPU_ARM) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(ML_CPU_ARM) && defined(_WIN32)
+#include <windows.h>
 #endif
 
 /* The registers of a CPUID leaf. */
@@ -45,11 +58,44 @@ static const x86_feature x86_features[] = {
     {"AMXINT8", "AMX-INT8", 7, 0, EDX, 25, OS_AMX},
 };
 
+/* Where the system says that a CPU of another kind has a feature. */
+typedef struct other_feature {
+    const char *token;
+    const char *title;
+    int hwcap;             /* Linux, 64 bits: bit of AT_HWCAP, 100 + bit of AT_HWCAP2 */
+    int hwcap32;           /* Linux, 32 bits; -1: no such CPU has it */
+    const char *sysctl;    /* macOS; "" for what every such CPU has, NULL for what none has */
+    unsigned long windows; /* IsProcessorFeaturePresent; 0: unknown there */
+} other_feature;
+
+static const other_feature arm_features[] = {
+    {"NEON", "NEON", 1, 12, "", 19},
+    {"DOTPROD", "the dot product extension", 20, -1, "hw.optional.arm.FEAT_DotProd", 43},
+    {"I8MM", "the int8 matrix extension", 113, -1, "hw.optional.arm.FEAT_I8MM", 66},
+    {"SVE", "SVE", 22, -1, NULL, 46},
+};
+static const other_feature riscv_features[] = {
+    {"RVV", "the vector extension (V 1.0)", 'V' - 'A', 'V' - 'A', NULL, 0},
+};
+static const other_feature wasm_features[] = {
+    {"SIMD128", "128-bit SIMD", -1, -1, NULL, 0},
+};
+
+#define ML_COUNT(table) (sizeof(table) / sizeof *(table))
+
 static const x86_feature *find_x86(const char *token)
 {
-    for (size_t i = 0; i < sizeof x86_features / sizeof *x86_features; i++)
+    for (size_t i = 0; i < ML_COUNT(x86_features); i++)
         if (strcmp(x86_features[i].token, token) == 0)
             return &x86_features[i];
+    return NULL;
+}
+
+static const other_feature *find_in(const other_feature *table, size_t count, const char *token)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].token, token) == 0)
+            return &table[i];
     return NULL;
 }
 
@@ -125,18 +171,103 @@ static bool has_x86(const x86_feature *feature)
 
 #endif
 
+#if defined(ML_CPU_ARM) || defined(ML_CPU_RISCV)
+
+/* What the system says of a feature of this kind of CPU. */
+static bool system_has(const other_feature *feature)
+{
+#if defined(__linux__)
+    int bit = sizeof(void *) == 4 ? feature->hwcap32 : feature->hwcap;
+    if (bit < 0)
+        return false;
+    unsigned long bits = getauxval(bit >= 100 ? AT_HWCAP2 : AT_HWCAP);
+    return (bits >> (bit % 100) & 1ul) != 0;
+#elif defined(__APPLE__)
+    int32_t present = 0;
+    size_t size = sizeof present;
+    if (!feature->sysctl)
+        return false;
+    return !*feature->sysctl || (sysctlbyname(feature->sysctl, &present, &size, NULL, 0) == 0 && present);
+#elif defined(_WIN32)
+    return feature->windows && IsProcessorFeaturePresent((DWORD)feature->windows);
+#else
+    (void)feature;
+    return true; /* nobody to ask: the build's configuration is trusted */
+#endif
+}
+
+#endif
+
+static bool has_arm(const other_feature *feature)
+{
+#if defined(ML_CPU_ARM)
+    return system_has(feature);
+#else
+    (void)feature;
+    return false;
+#endif
+}
+
+static bool has_riscv(const other_feature *feature)
+{
+#if defined(ML_CPU_RISCV)
+    return system_has(feature);
+#else
+    (void)feature;
+    return false;
+#endif
+}
+
+/* A module with SIMD does not even load where it is missing. */
+static bool has_wasm(const other_feature *feature)
+{
+    (void)feature;
+#if defined(ML_CPU_WASM_SIMD)
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* A feature's title, and whether this CPU has it; NULL if there is no feature of that name. */
+static const char *look_up(const char *token, bool *present)
+{
+    const x86_feature *x86 = find_x86(token);
+    if (x86) {
+        *present = has_x86(x86);
+        return x86->title;
+    }
+    const struct {
+        const other_feature *table;
+        size_t count;
+        bool (*has)(const other_feature *);
+    } kinds[] = {
+        {arm_features, ML_COUNT(arm_features), has_arm},
+        {riscv_features, ML_COUNT(riscv_features), has_riscv},
+        {wasm_features, ML_COUNT(wasm_features), has_wasm},
+    };
+    for (size_t i = 0; i < ML_COUNT(kinds); i++) {
+        const other_feature *other = find_in(kinds[i].table, kinds[i].count, token);
+        if (other) {
+            *present = kinds[i].has(other);
+            return other->title;
+        }
+    }
+    return NULL;
+}
+
 const char *ml_cpu_title(const char *feature)
 {
-    const x86_feature *found = find_x86(feature);
-    return found ? found->title : NULL;
+    bool present;
+    return look_up(feature, &present);
 }
 
 ml_status ml_cpu_has(const char *feature)
 {
-    const x86_feature *found = find_x86(feature);
-    if (!found)
+    bool present;
+    if (!look_up(feature, &present))
         return ML_E_ARGUMENT;
-    return has_x86(found) ? ML_OK : ML_E_ISA;
+    return present ? ML_OK : ML_E_ISA;
 }
 
 ml_status ml_isa_check(const char **missing)

@@ -1,0 +1,26 @@
+/*
+ * ml_k_axpy_q8_neon
+ * Weighted sum: y += sum of p[t] v[t] over q8 rows, in increasing t.
+ *
+ * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/neon.py (facets: f32); do not edit.
+ */
+#include "ml_config.h"
+#include "core/arm_common.h"
+
+void ml_k_axpy_q8_neon(float *y, const float *p, const int8_t *v, const float *dv, size_t stride, int rows,
+                       int n)
+{
+    int j = 0;
+    for (; j + 4 <= n; j += 4) {
+        float32x4_t sum = vld1q_f32(y + j); /* stays in a register across the rows */
+        for (int t = 0; t < rows; t++)
+            sum = ml_madd_neon(vdupq_n_f32(p[t] * dv[t]), ml_load_i8_neon((v + (size_t)t * stride) + j), sum);
+        vst1q_f32(y + j, sum);
+    }
+    for (; j < n; j++) {  /* the rest, one by one */
+        float sum = y[j]; /* stays in a register across the rows */
+        for (int t = 0; t < rows; t++)
+            sum = ml_madd(p[t] * dv[t], (float)(v + (size_t)t * stride)[j], sum);
+        y[j] = sum;
+    }
+}

@@ -1,0 +1,47 @@
+/*
+ * ml_k_quantize_q8_neon
+ * Q8_0 activations: blocks of 32 with one scale, by the rule of the file format.
+ *
+ * Written by krafla-gen from templates/quantize_q8.c.j2 and isa_specs/neon.py (facets: f32, reduce); do not
+ * edit.
+ */
+#include "ml_config.h"
+#include "core/arm_common.h"
+
+/* One block: the rule of the file format in exact single-precision operations. */
+static void quantize_block(int8_t *q, float *d, int32_t *s, const float *x)
+{
+    float32x4_t largest_lanes = vdupq_n_f32(0.0f);
+    int i = 0;
+    for (; i + 4 <= 32; i += 4)
+        largest_lanes = vbslq_f32(vcgtq_f32(vabsq_f32(vld1q_f32(x + i)), largest_lanes),
+                                  vabsq_f32(vld1q_f32(x + i)), largest_lanes);
+    float largest = ml_max_neon(largest_lanes);
+    if (largest < 1e-30f) { /* 127 / largest would overflow */
+        memset(q, 0, ML_BLOCK);
+        *d = 0.0f;
+        *s = 0;
+        return;
+    }
+    *d = largest / 127.0f;
+    const float inverse = 127.0f / largest;
+    for (int j = 0; j < 32; j += 4) {
+        /* Half away from zero, then truncation; the bounds hold before it as well as after. */
+        const float32x4_t value = vld1q_f32(x + j);
+        float32x4_t level = vaddq_f32(vmulq_f32(value, vdupq_n_f32(inverse)),
+                                      vbslq_f32(vdupq_n_u32(0x80000000u), value, vdupq_n_f32(0.5f)));
+        level = vbslq_f32(vcgtq_f32(level, vdupq_n_f32(-127.0f)), level, vdupq_n_f32(-127.0f));
+        level = vbslq_f32(vcltq_f32(level, vdupq_n_f32(127.0f)), level, vdupq_n_f32(127.0f));
+        ml_store_i8_neon(q + j, level);
+    }
+    int32_t sum = 0;
+    for (int j = 0; j < ML_BLOCK; j++)
+        sum += q[j];
+    *s = sum;
+}
+
+void ml_k_quantize_q8_neon(int8_t *q, float *d, int32_t *s, const float *x, int n)
+{
+    for (int b = 0; b < n / ML_BLOCK; b++)
+        quantize_block(q + b * ML_BLOCK, d + b, s + b, x + b * ML_BLOCK);
+}

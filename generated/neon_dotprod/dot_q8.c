@@ -1,0 +1,31 @@
+/*
+ * ml_k_dot_q8_neon_dotprod
+ * Scores: s[t] = q . k[t] over q8 rows.
+ *
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/neon_dotprod.py (facets: rowdot); do not
+ * edit.
+ *
+ * sdot takes signed bytes. Nibbles become signed bytes, nibble - 8.
+ */
+#include "ml_config.h"
+#include "core/arm_common.h"
+
+static int32_t one_row(const int8_t *q, const int8_t *k, int n)
+{
+
+    int32x4_t lanes = vdupq_n_s32(0);
+    int i = 0;
+    for (; i + 16 <= n; i += 16)
+        lanes = vdotq_s32(lanes, vld1q_s8(q + i), vld1q_s8(k + i));
+    int32_t sum = ml_sum_i32_neon(lanes);
+    for (; i < n; i++)
+        sum += q[i] * k[i];
+    return sum;
+}
+
+void ml_k_dot_q8_neon_dotprod(float *s, const int8_t *q, float dq, const int8_t *k, const float *dk,
+                              size_t stride, int rows, int n)
+{
+    for (int t = 0; t < rows; t++)
+        s[t] = (float)one_row(q, k + (size_t)t * stride, n) * (dq * dk[t]);
+}
