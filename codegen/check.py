@@ -37,9 +37,7 @@ def write(renderer: Renderer, names: Sequence[str], out: Path) -> list[Path]:
 
 def generated_files(folder: Path) -> set[str]:
     """Relative paths of the C files and headers below a folder."""
-    return {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in {".c", ".h"}
-    }
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in {".c", ".h"}}
 
 
 def compare(renderer: Renderer, names: Sequence[str], folder: Path) -> Drift:

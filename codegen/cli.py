@@ -26,9 +26,13 @@ def _fail(sentence: str, code: int) -> NoReturn:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--isa", "names", multiple=True, metavar="NAME", help="Only this ISA (repeatable).")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder to write or check.")
-@click.option("--check", is_flag=True, help="Write nothing; fail if the folder differs from a fresh rendering.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; fail if the folder differs from a fresh rendering."
+)
 @click.option("--list", "listing", is_flag=True, help="List the ISAs: parent, facets, kernels of their own.")
-@click.option("--explain", "subject", metavar="NAME", help="Explain an ISA or an op: who provides what, and why.")
+@click.option(
+    "--explain", "subject", metavar="NAME", help="Explain an ISA or an op: who provides what, and why."
+)
 @click.option(
     "--numerics",
     type=click.Choice(["fused", "unfused"]),

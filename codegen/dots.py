@@ -271,9 +271,7 @@ class MaddubsSign(_X86Dot):
         if kind == "q4":
             return self._nibbles(p)
         x = self.x86
-        return (
-            f"const {x.type} w0 = {x.load(p)};\nconst {x.type} magnitude = {x.op('abs_epi8', 'w0')};"
-        )
+        return f"const {x.type} w0 = {x.load(p)};\nconst {x.type} magnitude = {x.op('abs_epi8', 'w0')};"
 
     def mac(self, kind: Kind, half: int, isum: str, token: int, tokens: int, x: str) -> str:
         """Pair sums, widened to int32 at once for Q8."""
@@ -281,7 +279,9 @@ class MaddubsSign(_X86Dot):
         if kind == "q4":
             pairs = op("maddubs_epi16", f"w{half}", self.x86.broadcast4(self._x(token, x)))
             return f"{isum} = {op('add_epi16', isum, pairs)};"
-        pairs = op("maddubs_epi16", "magnitude", op("sign_epi8", self.x86.broadcast4(self._x(token, x)), "w0"))
+        pairs = op(
+            "maddubs_epi16", "magnitude", op("sign_epi8", self.x86.broadcast4(self._x(token, x)), "w0")
+        )
         return f"{isum} = {op('add_epi32', isum, op('madd_epi16', pairs, 'ones'))};"
 
     def finish(self, kind: Kind, isum: str, token: int, correction: str) -> str:
@@ -363,9 +363,7 @@ class MaddEvenOdd(_X86Dot):
         even = x.op("set1_epi32", f"ml_pair_i16({source}[0], {source}[2])")
         odd = x.op("set1_epi32", f"ml_pair_i16({source}[1], {source}[3])")
         store = f"{x.prefix}_storeu_si{x.bits}"
-        return (
-            f"{store}((void *)({to}), {even});\n{store}((void *)({to} + {x.bits // 8}), {odd});"
-        )
+        return f"{store}((void *)({to}), {even});\n{store}((void *)({to} + {x.bits // 8}), {odd});"
 
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """16-bit lanes: logical shift and mask, exact pmaddwd."""

@@ -20,7 +20,9 @@ def list_isas(isas: Mapping[str, Isa]) -> str:
         machine = resolve(isa, isas)
         kernels = sum(emits(op, machine) for op in OPS)
         facets = ", ".join(isa.own_facets)
-        lines.append(f"{isa.name:<12} -> {isa.parent or '-':<8} {_class_of(machine):<8} {kernels:>2} kernels  {facets}")
+        lines.append(
+            f"{isa.name:<12} -> {isa.parent or '-':<8} {_class_of(machine):<8} {kernels:>2} kernels  {facets}"
+        )
     return "\n".join(lines)
 
 
@@ -54,7 +56,9 @@ def _explain_isa(machine: Machine, isas: Mapping[str, Isa]) -> str:
             lines.append(f"  {facet:<9} {'its own' if owner is isa else 'from ' + owner.name}")
     if machine.pack is not None:
         dot = machine.pack.dot
-        lines.append(f"  layout    {dot.group} rows a group, Q8 offset {dot.q8_offset}, Q4 xor {dot.q4_xor:#04x}")
+        lines.append(
+            f"  layout    {dot.group} rows a group, Q8 offset {dot.q8_offset}, Q4 xor {dot.q4_xor:#04x}"
+        )
         lines.append(f"  why       {dot.note}")
     lines.append(f"  row-major {machine.rowdot.note}")
     lines.append("  kernels")
@@ -71,7 +75,9 @@ def _explain_op(op: Op, isas: Mapping[str, Isa]) -> str:
         f"  needs     {', '.join(sorted(op.needs))}",
         "  arguments",
     ]
-    lines += [f"    {arg.declaration:<22} {arg.role:<6} {arg.shape:<12} {arg.doc}".rstrip() for arg in op.args]
+    lines += [
+        f"    {arg.declaration:<22} {arg.role:<6} {arg.shape:<12} {arg.doc}".rstrip() for arg in op.args
+    ]
     lines.append("  provided by")
     for isa in isas.values():
         owner = bind(op, resolve(isa, isas), isas)

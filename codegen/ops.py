@@ -149,7 +149,9 @@ def _packed_weights(kind: str, scale: str) -> tuple[Arg, Arg]:
     bytes_per_block = 32 if kind == "q8" else 16
     groups = "ceil(rows, group) * group * (cols // 32)"
     return (
-        Arg("const uint8_t *", "wq", "in", f"{groups} * {bytes_per_block}", f"packed {kind}", "packed quants"),
+        Arg(
+            "const uint8_t *", "wq", "in", f"{groups} * {bytes_per_block}", f"packed {kind}", "packed quants"
+        ),
         Arg(
             "const float *" if scale == "f32" else "const uint16_t *",
             "wd",
@@ -163,9 +165,13 @@ def _packed_weights(kind: str, scale: str) -> tuple[Arg, Arg]:
 
 def _packed_x(tokens: str) -> tuple[Arg, Arg, Arg]:
     return (
-        Arg("const int8_t *", "xt", "in", f"{tokens} * (cols // 32) * x_bytes", "tiled quants", "from tile_q8"),
+        Arg(
+            "const int8_t *", "xt", "in", f"{tokens} * (cols // 32) * x_bytes", "tiled quants", "from tile_q8"
+        ),
         Arg("const float *", "xd", "in", f"{tokens} * (cols // 32)", "tiled scales", "from tile_q8"),
-        Arg("const int32_t *", "xs", "in", f"{tokens} * (cols // 32) * 2", "tiled corrections", "from tile_q8"),
+        Arg(
+            "const int32_t *", "xs", "in", f"{tokens} * (cols // 32) * 2", "tiled corrections", "from tile_q8"
+        ),
     )
 
 
@@ -293,7 +299,9 @@ def _attention(cache: str) -> tuple[Op, Op]:
         args=(
             _f("s", "out", "rows", "scores"),
             *query,
-            Arg(f"const {element} *", "k", "in", "(rows - 1) * stride + n", data, "strided rows of the cache"),
+            Arg(
+                f"const {element} *", "k", "in", "(rows - 1) * stride + n", data, "strided rows of the cache"
+            ),
             *((_f("dk", "in", "rows", "one scale per row", "scales"),) if scaled else ()),
             _STRIDE,
             _n("rows"),
@@ -313,7 +321,9 @@ def _attention(cache: str) -> tuple[Op, Op]:
         args=(
             _f("y", "inout", "n"),
             _f("p", "in", "rows", "probabilities"),
-            Arg(f"const {element} *", "v", "in", "(rows - 1) * stride + n", data, "strided rows of the cache"),
+            Arg(
+                f"const {element} *", "v", "in", "(rows - 1) * stride + n", data, "strided rows of the cache"
+            ),
             *((_f("dv", "in", "rows", "one scale per row", "scales"),) if scaled else ()),
             _STRIDE,
             _n("rows"),

@@ -18,7 +18,9 @@ class Reduce(Protocol):
     def fold16(self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, step: Step) -> str:
         """C code that declares float `result` as the folded sum."""
 
-    def maximum(self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step) -> str:
+    def maximum(
+        self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step
+    ) -> str:
         """C code that declares float `result` as the maximum, NaN passed over."""
 
 
@@ -35,7 +37,9 @@ class ScalarReduce:
             f"float {result} = ml_fold16(partial);"
         )
 
-    def maximum(self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step) -> str:
+    def maximum(
+        self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step
+    ) -> str:
         """One comparison after the other."""
         value = _clean(step(vector, result, i))
         return (
@@ -72,7 +76,9 @@ class StripReduce:
         ]
         return "\n".join(lines)
 
-    def maximum(self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step) -> str:
+    def maximum(
+        self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step
+    ) -> str:
         """A vector of maxima, then its largest lane; the order does not change a maximum."""
         lanes = vector.words.lanes
         best = f"{result}_lanes"

@@ -40,7 +40,9 @@ def chain(isa: Isa, isas: Mapping[str, Isa]) -> tuple[Isa, ...]:
     links = [isa]
     while (parent := links[-1].parent) is not None:
         if parent not in isas:
-            raise DescriptorError(f"isa_specs/{links[-1].name}.py: parent is {parent!r}, which does not exist")
+            raise DescriptorError(
+                f"isa_specs/{links[-1].name}.py: parent is {parent!r}, which does not exist"
+            )
         if isas[parent] in links:
             raise DescriptorError(f"isa_specs/{isa.name}.py: its chain of parents runs in a circle")
         links.append(isas[parent])
@@ -130,7 +132,9 @@ def _check_pack(machine: Machine, isas: Mapping[str, Isa]) -> None:
         return
     dot, lanes = machine.pack.dot, machine.pack.lanes.lanes
     if dot.group != lanes:
-        raise DescriptorError(f"isa_specs/{machine.name}.py: pack.group is {dot.group}, its lanes are {lanes}")
+        raise DescriptorError(
+            f"isa_specs/{machine.name}.py: pack.group is {dot.group}, its lanes are {lanes}"
+        )
     if machine.tile is None or machine.tile.sizes[-1] != 1:
         raise DescriptorError(f"isa_specs/{machine.name}.py: packed kernels need a tile whose last size is 1")
 

@@ -28,7 +28,9 @@ ISA = Isa(
     family="x86",
     priority=50,
     targets=(
-        Target("x86_64-linux", "x86_64+avx2+fma+f16c+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni", fused=True),
+        Target(
+            "x86_64-linux", "x86_64+avx2+fma+f16c+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni", fused=True
+        ),
     ),
     headers=("core/x86_common.h",),
     features=("AVX512F", "AVX512BW", "AVX512DQ", "AVX512VL", "AVX512VNNI"),
