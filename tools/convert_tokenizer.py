@@ -96,7 +96,11 @@ def _template(folder: Path, tokenizer_config: dict[str, Any]) -> str | None:
     path = folder / "chat_template.jinja"
     if path.is_file():
         with access(path, "read"):
-            return path.read_text(encoding="utf-8")
+            data = path.read_bytes()
+        try:
+            return data.decode()  # line ends stay as they are
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{path}: is not valid UTF-8") from error
     template = tokenizer_config.get("chat_template")
     if template is None:
         template = _optional(folder / "chat_template.json").get("chat_template")

@@ -155,7 +155,7 @@ def unpack(data: bytes) -> Mlt:
     eos_ids: tuple[int, ...] = (eos,) if eos != -1 else ()
     if at < len(data):
         mark, count = struct.unpack_from("<4sI", data, at)
-        if mark != _TRAILER or len(data) != at + 8 + 4 * count:
+        if mark != _TRAILER or not 1 <= count <= MAX_EOS or len(data) != at + 8 + 4 * count:
             raise ValueError("what follows the merges is no EOTS trailer")
         listed: tuple[int, ...] = struct.unpack_from(f"<{count}i", data, at + 8)
         if eos not in listed:
