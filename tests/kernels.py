@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from krafla.codegen import reference, registry
+from krafla.codegen.dots import Dot
 from krafla.codegen.isa import Isa, Machine
 from krafla.codegen.ops import BY_NAME, OPS, Arg, Op, Sizes
 from krafla.codegen.render import Renderer
@@ -69,6 +70,9 @@ class Kernels:
     isas: Mapping[str, Isa]
     library: ctypes.CDLL
     fused: bool
+    layout: (
+        Dot | None
+    )  # whose packed layout the weights have: the machine's own, unless a test says otherwise
 
     def binds(self, op: Op) -> bool:
         return registry.bind(op, self.machine, self.isas) is not None
@@ -112,7 +116,7 @@ def load(
     fused = own_class if fused is None else fused
     defines = [f"ML_FUSED={int(fused)}"]
     library = native.build_library(sources, machine.name, defines, (f"-I{folder}",))
-    return Kernels(machine, renderer.isas, library, fused)
+    return Kernels(machine, renderer.isas, library, fused, machine.pack.dot if machine.pack else None)
 
 
 def _rendered(renderer: Renderer, names: Sequence[str], ops: Sequence[Op]) -> Path:
@@ -311,8 +315,8 @@ def machine_sizes(machine: Machine, given: Inputs) -> Sizes:
 
 def packed_arguments(kernels: Kernels, op: Op, given: Inputs) -> Inputs:
     """The same inputs as a packed kernel reads them: weights packed, activations through tile_q8."""
-    assert kernels.machine.pack is not None
-    dot = kernels.machine.pack.dot
+    dot = kernels.layout
+    assert dot is not None
     if op.params["kind"] == "q8":
         wq = reference.pack_q8(given["wq"], dot.group, dot.step, dot.q8_offset)
     else:

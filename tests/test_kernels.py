@@ -98,7 +98,7 @@ def only(given: kernels.Inputs, first: int, end: int) -> kernels.Inputs:
 
 @each_variant
 def test_tiles(isa: str, numerics: str) -> None:
-    """tile_q8 writes as many tokens as there are, scales tile by tile; matmuls tell whether quants are right."""
+    """tile_q8 writes as many tokens as there are, scales tile by tile; matmuls judge the quants."""
     tested, machine = built(isa, numerics), MACHINES[isa]
     if machine.pack is None or machine.tile is None:
         assert isa == "scalar"
