@@ -96,11 +96,18 @@ class Dot(Protocol):
 def wrap(values: IntArray, bits: int) -> IntArray:
     """Two's-complement wrap to `bits` bits."""
     half = 1 << (bits - 1)
-    return (values + half) % (1 << bits) - half
+    wrapped: IntArray = (values + half) % (1 << bits) - half
+    return wrapped
 
 
 def _saturate16(values: IntArray) -> IntArray:
     return np.clip(values, -32768, 32767)
+
+
+def _total(values: IntArray) -> IntArray:
+    """Sum of each row."""
+    total: IntArray = values.sum(axis=1)
+    return total
 
 
 def _maddubs(u: IntArray, s: IntArray) -> IntArray:
@@ -296,9 +303,9 @@ class MaddubsSign(_X86Dot):
         if kind == "q4":
             pairs = _maddubs(w, np.broadcast_to(x, w.shape)).reshape(len(w), 8, 2)
             lanes = wrap(pairs.sum(axis=1), 16)
-            return lanes.sum(axis=1) - self.q4_offset * int(x.sum())
+            return _total(lanes) - self.q4_offset * int(x.sum())
         stored = wrap(w, 8)
-        return _maddubs(np.abs(stored), wrap(np.sign(stored) * x, 8)).sum(axis=1)
+        return _total(_maddubs(np.abs(stored), wrap(np.sign(stored) * x, 8)))
 
 
 @dataclass(frozen=True)
@@ -520,19 +527,17 @@ class MaddubsRow(_X86RowDot):
 
     def _mac(self, isum: str, w: str, x: str, *, unsigned: bool) -> str:
         op = self.x86.op
-        if unsigned:
-            pairs = op("maddubs_epi16", w, x)
-        else:
-            pairs = op("maddubs_epi16", op("abs_epi8", w), op("sign_epi8", x, w))
+        operands = (w, x) if unsigned else (op("abs_epi8", w), op("sign_epi8", x, w))
+        pairs = op("maddubs_epi16", *operands)
         return op("add_epi32", isum, op("madd_epi16", pairs, "ones"))
 
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Signs wrap and pair sums saturate."""
         if kind == "q4":
             pairs = _maddubs(w, np.broadcast_to(x, w.shape))
-            return pairs.sum(axis=1) - self.q4_offset * int(x.sum())
+            return _total(pairs) - self.q4_offset * int(x.sum())
         stored = wrap(w, 8)
-        return _maddubs(np.abs(stored), wrap(np.sign(stored) * x, 8)).sum(axis=1)
+        return _total(_maddubs(np.abs(stored), wrap(np.sign(stored) * x, 8)))
 
 
 @dataclass(frozen=True)
@@ -562,7 +567,7 @@ class DpbusdSignRow(_X86RowDot):
             return (w % 256) @ wrap(x, 8) - self.q4_offset * int(x.sum())
         stored = wrap(w, 8)
         signed: IntArray = (np.abs(stored) % 256) * wrap(np.sign(stored) * x, 8)
-        return signed.sum(axis=1)
+        return _total(signed)
 
 
 def _row_consts(x86: X86, kind: Kind, *, ones: bool) -> str:

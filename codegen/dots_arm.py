@@ -99,7 +99,8 @@ class NeonMull(_NeonDot):
         if kind == "q8":
             return self._exact(kind, w, x)
         products = wrap((w - 8) * x, 16).reshape(len(w), 8, 4)
-        return wrap(products.sum(axis=1), 16).sum(axis=1)
+        total: IntArray = wrap(products.sum(axis=1), 16).sum(axis=1)
+        return total
 
 
 @dataclass(frozen=True)

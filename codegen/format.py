@@ -16,7 +16,7 @@ class FormatterError(RuntimeError):
 def format_files(paths: Sequence[Path]) -> None:
     """Formats C files in place."""
     try:
-        from clang_format import get_executable
+        from clang_format import get_executable  # type: ignore[import-untyped]
     except ImportError as error:
         raise FormatterError("clang-format is missing: pip install 'krafla[gen]' brings it") from error
     command = [get_executable("clang-format"), "-i", f"--style=file:{STYLE}", *map(str, paths)]

@@ -347,11 +347,10 @@ def unpack_q4(packed: U8, group: int, step: int, xor: int, rows: int, cols: int)
 def pack_scales(wd: Scales, group: int) -> Scales:
     """Block scales [rows, blocks] as [group][block][row in group], flat; padding rows have scale 0."""
     rows, blocks = wd.shape
-    filled = np.zeros((-(-rows // group) * group, blocks), wd.dtype)
-    filled[:rows] = wd
-    return np.ascontiguousarray(filled.reshape(-1, group, blocks).swapaxes(1, 2)).reshape(-1)
+    filled: Scales = np.pad(wd, ((0, -rows % group), (0, 0)))
+    return filled.reshape(-1, group, blocks).swapaxes(1, 2).reshape(-1)
 
 
 def unpack_scales(packed: Scales, group: int, rows: int, blocks: int) -> Scales:
     """The block scales [rows, blocks] of a packed matrix."""
-    return np.ascontiguousarray(packed.reshape(-1, blocks, group).swapaxes(1, 2)).reshape(-1, blocks)[:rows]
+    return packed.reshape(-1, blocks, group).swapaxes(1, 2).reshape(-1, blocks)[:rows]

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 import krafla.isa_specs
 from krafla.codegen.isa import FACETS, Isa, Machine
@@ -52,16 +53,20 @@ def chain(isa: Isa, isas: Mapping[str, Isa]) -> tuple[Isa, ...]:
 def resolve(isa: Isa, isas: Mapping[str, Isa]) -> Machine:
     """Fills every facet that the ISA leaves out from the nearest ancestor that defines it."""
     links = chain(isa, isas)
-    found = {
-        facet: next((getattr(link, facet) for link in links if getattr(link, facet) is not None), None)
-        for facet in FACETS
-    }
+
+    def inherited(facet: str) -> Any:
+        return next((getattr(link, facet) for link in links if getattr(link, facet) is not None), None)
+
     for facet in ("f32", "reduce", "f16", "rowdot"):
-        if found[facet] is None:
+        if inherited(facet) is None:
             raise DescriptorError(f"isa_specs/{isa.name}.py: no ISA of its chain defines {facet}")
-    distance = next((link.prefetch_distance for link in links if link.prefetch_distance is not None), 0)
-    features = tuple(feature for link in reversed(links) for feature in link.features)
-    return Machine(isa=isa, chain=links, features=features, prefetch_distance=distance, **found)
+    return Machine(
+        isa=isa,
+        chain=links,
+        features=tuple(feature for link in reversed(links) for feature in link.features),
+        prefetch_distance=inherited("prefetch_distance") or 0,
+        **{facet: inherited(facet) for facet in FACETS},
+    )
 
 
 def emits(op: Op, machine: Machine) -> bool:
