@@ -472,7 +472,7 @@ def read_settings(architecture: Architecture, config: Config, where: str) -> Set
         if settings.fields[name] <= 0:
             raise FormatError(f"{where}: {name} is {settings.fields[name]}, must be positive")
     if "num_key_value_heads" in architecture.rules and config.get("num_key_value_heads", 0) is None:
-        del settings.fields["n_kv_heads"]
+        settings.fields.pop("n_kv_heads", None)
     settings.fields.setdefault("n_kv_heads", settings.fields["n_heads"])
     settings.fields |= architecture.features
     try:

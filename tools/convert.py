@@ -318,7 +318,8 @@ def convert_with_bar(source: Path, destination: Path, options: Options) -> Heade
         TaskProgressColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"Converting {source.name}")
 
         def progress(name: str, done: int, total: int) -> None:

@@ -190,7 +190,7 @@ def _gguf_errors(path: Path) -> Iterator[None]:
         yield
     except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if match := re.match(r"(\d+) is not a valid GGMLQuantizationType", reason):
+        if match := re.match(r"(?:np\.uint32\()?(\d+)\)? is not a valid GGMLQuantizationType", reason):
             raise FormatError(
                 f"{path}: a tensor has the type {match[1]}, which gguf does not know"
             ) from error
