@@ -73,7 +73,7 @@ class CTokenizer:
         self._call("ml_tokenizer_encode", self.handle, data, length, flags, ids, size, ctypes.byref(count))
         assert ids[room] == -7
         self.count = count.value
-        return ids[: min(room, count.value)]
+        return list(ids[: min(room, count.value)])
 
     def piece(self, previous: int, token: int) -> bytes:
         data, length = ctypes.c_void_p(), ctypes.c_size_t()
@@ -90,7 +90,7 @@ class CTokenizer:
         ids = (ctypes.c_int32 * (count + 1))(*[-7] * (count + 1))
         assert self.library.ml_tokenizer_eos(self.handle, ids, count) == count
         assert ids[count] == -7
-        return ids[:count]
+        return list(ids[:count])
 
     def is_added(self, token: int) -> bool:
         return bool(self.library.ml_tokenizer_is_added(self.handle, token))

@@ -147,13 +147,12 @@ def _sentencepiece(values: dict[str, Any], texts: Sequence[str], types: Sequence
 def merges_of_scores(ids: dict[str, int], scores: Sequence[float]) -> Merges:
     """Every pair that joins to a token, the best score first: what SentencePiece merges, as ranked rules.
 
-    The order among equal scores is that in which Hugging Face's converter writes them.
+    Several pairs of one token are in the order of their ids, as in the tokenizer.json files of the Llama family.
     """
-    found: list[tuple[float, int, int, tuple[int, int, int]]] = []
+    found: list[tuple[float, tuple[int, int, int]]] = []
     for text, merged in ids.items():
         cuts = [(text[:n], text[n:]) for n in range(1, len(text))]
-        parts = [(ids[a], ids[b], len(a), len(b)) for a, b in cuts if a in ids and b in ids]
-        score = -float(scores[merged])
-        found += [(score, -na, -nb, (left, right, merged)) for left, right, na, nb in sorted(parts)]
-    found.sort(key=lambda entry: entry[:3])
-    return rank_merges(entry[3] for entry in found)
+        pairs = sorted((ids[a], ids[b]) for a, b in cuts if a in ids and b in ids)
+        found += [(-float(scores[merged]), (*pair, merged)) for pair in pairs]
+    found.sort(key=lambda entry: entry[0])
+    return rank_merges(rule for _, rule in found)
