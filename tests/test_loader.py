@@ -80,9 +80,9 @@ class Result:
 
 
 class Loader:
-    def __init__(self, defines: tuple[str, ...]) -> None:
+    def __init__(self, defines: tuple[str, ...], extra: tuple[str, ...] = ()) -> None:
         sources: list[str | Path] = [*SOURCES, write_source("probe_loader.c", PROBE)]
-        self.library = build_library(sources, defines=defines, extra=SANITIZE)
+        self.library = build_library(sources, defines=defines, extra=(*SANITIZE, *extra))
 
     def open(self, path: Path, map_only: bool = False) -> Result:
         message, text = ctypes.create_string_buffer(1024), ctypes.create_string_buffer(1 << 16)
@@ -379,7 +379,7 @@ def test_refuses_truncation_at_every_array(
             continue
         name, end = next((name, end) for name, _, end in spans if end > size)
         assert result.status == FORMAT
-        assert result.message == f"{path}: the file has {size} bytes, but {name} ends at byte {end}"
+        assert result.message == f"{path}: the file has {size} bytes, but {name} would end at byte {end}"
 
 
 @pytest.mark.parametrize("variant", ["plain", "shared", "q4", "linear"])
@@ -419,6 +419,27 @@ def test_q4_bytes_may_be_anything(loader: Loader, tmp_path: Path) -> None:
             data[t.offset : t.offset + t.rows * t.row_bytes] = 0x80
     data.tofile(path)
     assert loader.open(path).message == ""
+
+
+def test_sizes_beyond_the_address_space(files: dict[str, Path], tmp_path: Path) -> None:
+    """What a 32-bit machine says: the same code with its SIZE_MAX."""
+    header = write_source(
+        "narrow.h",
+        "#define _GNU_SOURCE\n#include <stdint.h>\n#undef SIZE_MAX\n#define SIZE_MAX 0xffffffffu\n",
+    )
+    narrow = Loader((), ("-include", str(header)))
+    assert narrow.open(files["plain"]).message == ""
+    for values in ({"vocab": 1 << 24, "dim": 65536}, {"vocab": 1 << 24, "dim": 256}):  # 2^40 and 2^32 bytes
+        path = changed(files, tmp_path, "plain", **values)
+        result = narrow.open(path)
+        assert (result.status, result.message) == (
+            NOMEM,
+            f"{path}: the quants of tok_emb cannot fit into the address space",
+        )
+        assert Loader(()).open(path).status == FORMAT  # a 64-bit machine only misses the bytes
+    with path.open("r+b") as file:
+        file.truncate(5 << 30)  # sparse
+    assert narrow.open(path).message == f"{path}: does not fit into the address space"
 
 
 def verdict(path: Path) -> int:

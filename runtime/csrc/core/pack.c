@@ -42,8 +42,7 @@ bool ml_pack_bytes(const ml_matrix *matrix, size_t *quant_bytes, size_t *scale_b
     return ml_matrix_bytes(&padded, quant_bytes, scale_bytes);
 }
 
-/* One row of a group: `steps` of each block, flipped by `flip`. The constant `steps` unrolls the inner loop.
- */
+/* Some blocks of one row of a group. The constant `steps` unrolls the inner loop. */
 ML_ALWAYS_INLINE void pack_row(step *out, const unsigned char *row, size_t blocks, int steps, step flip)
 {
     for (size_t b = 0; b < blocks; b++) {
@@ -63,18 +62,26 @@ ML_ALWAYS_INLINE void fill_row(step *out, size_t blocks, int steps, step value)
         out[i * G] = value;
 }
 
-ML_ALWAYS_INLINE void pack_quants(const ml_matrix *matrix, unsigned char *out, uint32_t group, int row_steps,
+/* All rows of a group, CHUNK blocks at a time: their output stays in the first-level cache until it is
+ * complete. */
+ML_ALWAYS_INLINE void pack_quants(const ml_matrix *matrix, unsigned char *out, uint32_t group, int steps,
                                   step flip, step zero)
 {
-    size_t blocks = matrix->cols / ML_BLOCK, row_bytes = blocks * (size_t)row_steps * sizeof(step);
+    enum { CHUNK = 16 };
+    size_t blocks = matrix->cols / ML_BLOCK, block_bytes = (size_t)steps * sizeof(step);
     size_t first = (size_t)group * G;
-    step *steps = (step *)(void *)(out + first * row_bytes);
-    for (size_t r = 0; r < G; r++) {
-        if (first + r < matrix->rows)
-            pack_row(steps + r, (const unsigned char *)matrix->quants + (first + r) * row_bytes, blocks,
-                     row_steps, flip);
-        else
-            fill_row(steps + r, blocks, row_steps, zero);
+    step *to = (step *)(void *)(out + first * blocks * block_bytes);
+    for (size_t b = 0; b < blocks; b += CHUNK) {
+        size_t count = blocks - b < CHUNK ? blocks - b : CHUNK;
+        step *chunk = to + b * (size_t)steps * G;
+        for (size_t r = 0; r < G; r++) {
+            const unsigned char *row =
+                (const unsigned char *)matrix->quants + (first + r) * blocks * block_bytes;
+            if (first + r < matrix->rows)
+                pack_row(chunk + r, row + b * block_bytes, count, steps, flip);
+            else
+                fill_row(chunk + r, count, steps, zero);
+        }
     }
 }
 

@@ -268,13 +268,13 @@ static const void *take(walk *at, const char *part, const char *name, size_t cou
         return NULL;
     if (!ml_size_mul(count, element_size, &bytes) || !ml_size_add(at->offset, bytes, &end) ||
         end > SIZE_MAX - ML_ALIGN) {
-        at->status = ml_fail(at->error, ML_E_NOMEM, "%s: %s%s%s does not fit into the address space",
+        at->status = ml_fail(at->error, ML_E_NOMEM, "%s: %s%s%s cannot fit into the address space",
                              at->model->path, part, at->layer, name);
         return NULL;
     }
     if (end > at->model->file.size) {
         at->status =
-            ml_fail(at->error, ML_E_FORMAT, "%s: the file has %zu bytes, but %s%s%s ends at byte %zu",
+            ml_fail(at->error, ML_E_FORMAT, "%s: the file has %zu bytes, but %s%s%s would end at byte %zu",
                     at->model->path, at->model->file.size, part, at->layer, name, end);
         return NULL;
     }
