@@ -57,10 +57,10 @@ typedef struct ml_config {
 
 /* A quantized matrix: y[r] = sum over c of W[r][c] * x[c]. Row-major as in the file until it is packed. */
 typedef struct ml_matrix {
-    const void *quants;       /* row-major quants in the file; NULL once packed and released */
-    const void *scales;       /* float or half (f16_scales), one per block; row-major kernels need float */
-    const void *packed;       /* packed quants, or NULL */
-    const void *packed_scales;/* float, or half if packed_f16 */
+    const void *quants;        /* row-major quants in the file; NULL once packed and released */
+    const void *scales;        /* float or half (f16_scales), one per block; row-major kernels need float */
+    const void *packed;        /* packed quants, or NULL */
+    const void *packed_scales; /* float, or half if packed_f16 */
     uint32_t rows;
     uint32_t cols;
     uint8_t wtype;
@@ -71,9 +71,9 @@ typedef struct ml_matrix {
 typedef struct ml_layer_weights {
     const float *attn_norm;
     ml_matrix wq, wk, wv, wo;
-    ml_matrix wg;                   /* attn_gate only */
-    const float *bq, *bk, *bv;      /* NULL without qkv_bias */
-    const float *q_norm, *k_norm;   /* NULL without qk_norm */
+    ml_matrix wg;                     /* attn_gate only */
+    const float *bq, *bk, *bv;        /* NULL without qkv_bias */
+    const float *q_norm, *k_norm;     /* NULL without qk_norm */
     ml_matrix lqkv, lz, lb, la, lout; /* linear attention only */
     const float *lconv, *dt_bias, *a_log, *lnorm;
     const float *ffn_norm;
@@ -92,18 +92,21 @@ typedef struct ml_model {
     ml_layer_weights *layers;
 } ml_model;
 
-/* Opens, checks everything the format document lists, and points into the file. On error nothing stays open. */
+/* Opens, checks everything the format document lists, and points into the file. On error nothing stays open.
+ */
 ml_status ml_model_open(ml_model *model, const char *path, ml_error *error);
-/* The same without reading weights: Q8 quants are not looked at (ml_weights_prepare does that on all threads). */
+/* The same without reading weights: Q8 quants are not looked at (ml_weights_prepare does that on all
+ * threads). */
 ml_status ml_model_map(ml_model *model, const char *path, ml_error *error);
 void ml_model_close(ml_model *model);
 
 /* Refuses -128 in rows [start, end) of a row-major Q8 matrix; `name` is for the sentence. */
-ml_status ml_matrix_check(const ml_model *model, const ml_matrix *matrix, const char *name, uint32_t start, uint32_t end,
-                          ml_error *error);
+ml_status ml_matrix_check(const ml_model *model, const ml_matrix *matrix, const char *name, uint32_t start,
+                          uint32_t end, ml_error *error);
 /* Bytes of the row-major quants and scales; false if they overflow. */
 bool ml_matrix_bytes(const ml_matrix *matrix, size_t *quant_bytes, size_t *scale_bytes);
-/* Calls visit for every matrix in file order (a shared classifier last), named as in "layers.3.w1", until one fails. */
+/* Calls visit for every matrix in file order (a shared classifier last), named as in "layers.3.w1", until one
+ * fails. */
 typedef ml_status (*ml_matrix_visitor)(void *context, ml_matrix *matrix, const char *name, ml_error *error);
 ml_status ml_model_visit(ml_model *model, ml_matrix_visitor visit, void *context, ml_error *error);
 
