@@ -143,6 +143,44 @@ class PredicatedReduce:
         )
 
 
+@dataclass(frozen=True)
+class SetLengthReduce:
+    """The sixteen partials in memory, updated by one vector of sixteen or, at the end, fewer lanes."""
+
+    set_length: str  # C expression: elements taken of {rest}; sixteen are always taken at once
+    max_with: str  # C expression: the larger of float {result} and the lanes of {x}, NaN passed over
+
+    def fold16(self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, step: Step) -> str:
+        """Sixteen elements a turn; a fold in memory."""
+        body = _clean(step(vector, vector.load("partial"), i))
+        return "\n".join(
+            [
+                "float partial[16] = {0};",
+                f"for (int {i} = 0; {i} < {n}; {i} += 16) {{",
+                f"const size_t vl = {self.set_length.format(rest=f'{n} - {i} < 16 ? {n} - {i} : 16')};",
+                vector.store("partial", "0", body),
+                "}",
+                f"float {result} = ml_fold16(partial);",
+            ]
+        )
+
+    def maximum(
+        self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step
+    ) -> str:
+        """The running maximum is a scalar."""
+        value = _clean(step(vector, result, i))
+        return "\n".join(
+            [
+                f"float {result} = {start};",
+                f"for (int {i} = 0; {i} < {n};) {{",
+                f"const size_t vl = {self.set_length.format(rest=f'{n} - {i}')};",
+                f"{result} = {self.max_with.format(result=result, x=value)};",
+                f"{i} += (int)vl;",
+                "}",
+            ]
+        )
+
+
 class Reductions:
     """The `reduce` object of the templates."""
 

@@ -347,8 +347,8 @@ def unpack_q4(packed: U8, group: int, step: int, xor: int, rows: int, cols: int)
 def pack_scales(wd: Scales, group: int) -> Scales:
     """Block scales [rows, blocks] as [group][block][row in group], flat; padding rows have scale 0."""
     rows, blocks = wd.shape
-    filled: Scales = np.pad(wd, ((0, -rows % group), (0, 0)))
-    return filled.reshape(-1, group, blocks).swapaxes(1, 2).reshape(-1)
+    padding = np.zeros_like(wd[:1].repeat(-rows % group, axis=0))
+    return np.concatenate([wd, padding]).reshape(-1, group, blocks).swapaxes(1, 2).reshape(-1)
 
 
 def unpack_scales(packed: Scales, group: int, rows: int, blocks: int) -> Scales:

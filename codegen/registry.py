@@ -136,7 +136,7 @@ def _check_pack(machine: Machine, isas: Mapping[str, Isa]) -> None:
     if machine.pack is None:
         return
     dot, lanes = machine.pack.dot, machine.pack.lanes.lanes
-    if dot.group != lanes:
+    if lanes and dot.group != lanes:
         raise DescriptorError(
             f"isa_specs/{machine.name}.py: pack.group is {dot.group}, its lanes are {lanes}"
         )

@@ -151,6 +151,101 @@
 #define ml_k_axpy_q8 ml_k_axpy_q8_neon
 #endif
 
+#elif defined(ML_ISA_RVV)
+/* SpacemiT K1 (2024) and other RVA22 and RVA23 cores with vectors. */
+#include "rvv/k_rvv.h"
+#include "scalar/k_scalar.h"
+#define ML_ISA_NAME "rvv"
+#define ML_ISA_REQUIRES(X) X(RVV)
+#ifndef ML_FUSED
+#define ML_FUSED 1
+#endif
+#define ML_HAS_PACK 1
+#define ML_PACK_GROUP 16
+#define ML_PACK_STEP 1
+#define ML_PACK_Q8_OFFSET 0
+#define ML_PACK_Q4_XOR 0x88
+#define ML_PACK_F16_SCALES 1
+#define ML_TILE_TOKENS 2
+#define ML_TILE_X_BYTES 32
+#define ML_TILE_SUMS 2
+#define ML_PREFETCH_DISTANCE 0
+#ifndef ML_USE_PREFETCH
+#define ML_USE_PREFETCH 0
+#endif
+#ifndef ml_k_matvec_q8
+#define ml_k_matvec_q8 ml_k_matvec_q8_rvv
+#endif
+#ifndef ml_k_matvec_q4
+#define ml_k_matvec_q4 ml_k_matvec_q4_rvv
+#endif
+#ifndef ml_k_matvec_q8_pk
+#define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_rvv
+#endif
+#ifndef ml_k_matvec_q8_pk_f16
+#define ml_k_matvec_q8_pk_f16 ml_k_matvec_q8_pk_f16_rvv
+#endif
+#ifndef ml_k_matvec_q4_pk
+#define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_rvv
+#endif
+#ifndef ml_k_matvec_q4_pk_f16
+#define ml_k_matvec_q4_pk_f16 ml_k_matvec_q4_pk_f16_rvv
+#endif
+#ifndef ml_k_matmul_q8_pk
+#define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_rvv
+#endif
+#ifndef ml_k_matmul_q8_pk_f16
+#define ml_k_matmul_q8_pk_f16 ml_k_matmul_q8_pk_f16_rvv
+#endif
+#ifndef ml_k_matmul_q4_pk
+#define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_rvv
+#endif
+#ifndef ml_k_matmul_q4_pk_f16
+#define ml_k_matmul_q4_pk_f16 ml_k_matmul_q4_pk_f16_rvv
+#endif
+#ifndef ml_k_tile_q8
+#define ml_k_tile_q8 ml_k_tile_q8_rvv
+#endif
+#ifndef ml_k_quantize_q8
+#define ml_k_quantize_q8 ml_k_quantize_q8_rvv
+#endif
+#ifndef ml_k_rmsnorm
+#define ml_k_rmsnorm ml_k_rmsnorm_rvv
+#endif
+#ifndef ml_k_softmax
+#define ml_k_softmax ml_k_softmax_rvv
+#endif
+#ifndef ml_k_silu_mul
+#define ml_k_silu_mul ml_k_silu_mul_rvv
+#endif
+#ifndef ml_k_gelu_mul
+#define ml_k_gelu_mul ml_k_gelu_mul_rvv
+#endif
+#ifndef ml_k_add
+#define ml_k_add ml_k_add_rvv
+#endif
+#ifndef ml_k_rope
+#define ml_k_rope ml_k_rope_rvv
+#endif
+#ifndef ml_k_dot_f32
+#define ml_k_dot_f32 ml_k_dot_f32_rvv
+#endif
+#ifndef ml_k_axpy_f32
+#define ml_k_axpy_f32 ml_k_axpy_f32_rvv
+#endif
+#ifndef ml_k_dot_f16
+#define ml_k_dot_f16 ml_k_dot_f16_rvv
+#endif
+#ifndef ml_k_axpy_f16
+#define ml_k_axpy_f16 ml_k_axpy_f16_rvv
+#endif
+#ifndef ml_k_dot_q8
+#define ml_k_dot_q8 ml_k_dot_q8_rvv
+#endif
+#ifndef ml_k_axpy_q8
+#define ml_k_axpy_q8 ml_k_axpy_q8_rvv
+#endif
+
 #elif defined(ML_ISA_SSE2)
 /* Every x86-64 CPU, and 32-bit ones since the Pentium 4. */
 #include "sse2/k_sse2.h"
@@ -232,6 +327,89 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_sse2
+#endif
+
+#elif defined(ML_ISA_WASM_SIMD128)
+/* Browsers and runtimes since 2021. */
+#include "wasm_simd128/k_wasm_simd128.h"
+#include "scalar/k_scalar.h"
+#define ML_ISA_NAME "wasm_simd128"
+#define ML_ISA_REQUIRES(X) X(SIMD128)
+#ifndef ML_FUSED
+#define ML_FUSED 0
+#endif
+#define ML_HAS_PACK 1
+#define ML_PACK_GROUP 4
+#define ML_PACK_STEP 4
+#define ML_PACK_Q8_OFFSET 128
+#define ML_PACK_Q4_XOR 0x00
+#define ML_PACK_F16_SCALES 0
+#define ML_TILE_TOKENS 4
+#define ML_TILE_X_BYTES 256
+#define ML_TILE_SUMS 2
+#define ML_PREFETCH_DISTANCE 0
+#ifndef ML_USE_PREFETCH
+#define ML_USE_PREFETCH 0
+#endif
+#ifndef ml_k_matvec_q8
+#define ml_k_matvec_q8 ml_k_matvec_q8_wasm_simd128
+#endif
+#ifndef ml_k_matvec_q4
+#define ml_k_matvec_q4 ml_k_matvec_q4_wasm_simd128
+#endif
+#ifndef ml_k_matvec_q8_pk
+#define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_wasm_simd128
+#endif
+#ifndef ml_k_matvec_q4_pk
+#define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_wasm_simd128
+#endif
+#ifndef ml_k_matmul_q8_pk
+#define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_wasm_simd128
+#endif
+#ifndef ml_k_matmul_q4_pk
+#define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_wasm_simd128
+#endif
+#ifndef ml_k_tile_q8
+#define ml_k_tile_q8 ml_k_tile_q8_wasm_simd128
+#endif
+#ifndef ml_k_quantize_q8
+#define ml_k_quantize_q8 ml_k_quantize_q8_wasm_simd128
+#endif
+#ifndef ml_k_rmsnorm
+#define ml_k_rmsnorm ml_k_rmsnorm_wasm_simd128
+#endif
+#ifndef ml_k_softmax
+#define ml_k_softmax ml_k_softmax_wasm_simd128
+#endif
+#ifndef ml_k_silu_mul
+#define ml_k_silu_mul ml_k_silu_mul_wasm_simd128
+#endif
+#ifndef ml_k_gelu_mul
+#define ml_k_gelu_mul ml_k_gelu_mul_wasm_simd128
+#endif
+#ifndef ml_k_add
+#define ml_k_add ml_k_add_wasm_simd128
+#endif
+#ifndef ml_k_rope
+#define ml_k_rope ml_k_rope_wasm_simd128
+#endif
+#ifndef ml_k_dot_f32
+#define ml_k_dot_f32 ml_k_dot_f32_wasm_simd128
+#endif
+#ifndef ml_k_axpy_f32
+#define ml_k_axpy_f32 ml_k_axpy_f32_wasm_simd128
+#endif
+#ifndef ml_k_dot_f16
+#define ml_k_dot_f16 ml_k_dot_f16_wasm_simd128
+#endif
+#ifndef ml_k_axpy_f16
+#define ml_k_axpy_f16 ml_k_axpy_f16_wasm_simd128
+#endif
+#ifndef ml_k_dot_q8
+#define ml_k_dot_q8 ml_k_dot_q8_wasm_simd128
+#endif
+#ifndef ml_k_axpy_q8
+#define ml_k_axpy_q8 ml_k_axpy_q8_wasm_simd128
 #endif
 
 #elif defined(ML_ISA_NEON_DOTPROD)

@@ -1,6 +1,6 @@
 """avx2: 256-bit integers, FMA and F16C."""
 
-from krafla.codegen.dots import X86, MaddubsRow, MaddubsSign
+from krafla.codegen.dots_x86 import X86, MaddubsRow, MaddubsSign
 from krafla.codegen.isa import Isa, Pack, Target
 from krafla.codegen.lanes import F16
 from krafla.codegen.reduce import StripReduce

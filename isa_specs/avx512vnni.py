@@ -3,7 +3,7 @@
 The chain goes to avx2, not avxvnni: Cascade Lake and Ice Lake have this one but not the VEX encoding.
 """
 
-from krafla.codegen.dots import X86, DpbusdBias, DpbusdSignRow
+from krafla.codegen.dots_x86 import X86, DpbusdBias, DpbusdSignRow
 from krafla.codegen.isa import Isa, Pack, Target
 from krafla.codegen.lanes import F16
 from krafla.codegen.reduce import StripReduce

@@ -1,6 +1,6 @@
 """avxvnni: vpdpbusd on 256-bit vectors, in VEX encoding."""
 
-from krafla.codegen.dots import X86, DpbusdBias, DpbusdSignRow
+from krafla.codegen.dots_x86 import X86, DpbusdBias, DpbusdSignRow
 from krafla.codegen.isa import Isa, Pack, Target
 from krafla.codegen.tiles import VectorTile
 from krafla.isa_specs.avx2 import F16_WORDS, F32_WORDS

@@ -1,6 +1,6 @@
 """sse41: SSSE3's pmaddubsw and psignb (every CPU with SSE4.1 has them)."""
 
-from krafla.codegen.dots import X86, MaddubsRow, MaddubsSign
+from krafla.codegen.dots_x86 import X86, MaddubsRow, MaddubsSign
 from krafla.codegen.isa import Isa, Pack, Target
 from krafla.codegen.tiles import VectorTile
 from krafla.isa_specs.sse2 import F32_WORDS

@@ -6,10 +6,10 @@
  * edit.
  *
  * There is no 8-bit multiply. A 16-bit lane of a weight step holds two bytes of one row; they are split
- * into the even byte (w & 0xff) and the odd byte (w >> 8, logical) and multiplied by pmaddwd. That needs
- * unsigned weights: Q8 is stored with +128, and -128 * sum(x) is added. Activations are expanded once per
- * call into matching broadcast pairs, so the inner loop has no shuffles, which matters on CPUs with one
- * shuffle port.
+ * into the even byte (w & 0xff) and the odd byte (w >> 8, logical), and pair sums of 16-bit products give
+ * one partial sum per row. That needs unsigned weights: Q8 is stored with +128, and -128 * sum(x) is
+ * added. Activations are expanded once per call into matching broadcast pairs, so the inner loop has no
+ * shuffles, which matters on CPUs with one shuffle port.
  */
 #include "ml_config.h"
 #include "core/x86_common.h"
@@ -38,17 +38,17 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                 _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128))),
                               _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 16)))));
             isum1 = _mm_add_epi32(
-                isum1, _mm_add_epi32(
-                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 32))),
-                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 32 + 16)))));
+                isum1,
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 32))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 48)))));
             isum2 = _mm_add_epi32(
-                isum2, _mm_add_epi32(
-                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 64))),
-                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 64 + 16)))));
+                isum2,
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 64))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 80)))));
             isum3 = _mm_add_epi32(
-                isum3, _mm_add_epi32(
-                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 96))),
-                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 96 + 16)))));
+                isum3,
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 128 + 96))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 128 + 112)))));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
         sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);
@@ -100,9 +100,9 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                 _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 64))),
                               _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 64 + 16)))));
             isum1 = _mm_add_epi32(
-                isum1, _mm_add_epi32(
-                           _mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 64 + 32))),
-                           _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 64 + 32 + 16)))));
+                isum1,
+                _mm_add_epi32(_mm_madd_epi16(even0, _mm_loadu_si128((const void *)(x + step * 64 + 32))),
+                              _mm_madd_epi16(odd0, _mm_loadu_si128((const void *)(x + step * 64 + 48)))));
         }
         const __m128 w_scale = _mm_loadu_ps(wd);
         sum0 = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))), sum0);

@@ -4,8 +4,8 @@
  *
  * Written by krafla-gen from templates/matvec.c.j2 and isa_specs/sse2.py (facets: rowdot); do not edit.
  *
- * There is no 8-bit multiply: bytes are split into sign-extended even and odd 16-bit lanes for pmaddwd. Q4
- * nibbles stay unsigned; 8 * sum(x) is subtracted per block.
+ * There is no 8-bit multiply: bytes are split into sign-extended even and odd 16-bit lanes for pair sums.
+ * Q4 nibbles stay unsigned; 8 * sum(x) is subtracted per block.
  */
 #include "ml_config.h"
 #include "core/x86_common.h"

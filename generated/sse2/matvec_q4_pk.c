@@ -5,10 +5,10 @@
  * Written by krafla-gen from templates/matvec_pk.c.j2 and isa_specs/sse2.py (facets: pack); do not edit.
  *
  * There is no 8-bit multiply. A 16-bit lane of a weight step holds two bytes of one row; they are split
- * into the even byte (w & 0xff) and the odd byte (w >> 8, logical) and multiplied by pmaddwd. That needs
- * unsigned weights: Q8 is stored with +128, and -128 * sum(x) is added. Activations are expanded once per
- * call into matching broadcast pairs, so the inner loop has no shuffles, which matters on CPUs with one
- * shuffle port.
+ * into the even byte (w & 0xff) and the odd byte (w >> 8, logical), and pair sums of 16-bit products give
+ * one partial sum per row. That needs unsigned weights: Q8 is stored with +128, and -128 * sum(x) is
+ * added. Activations are expanded once per call into matching broadcast pairs, so the inner loop has no
+ * shuffles, which matters on CPUs with one shuffle port.
  */
 #include "ml_config.h"
 #include "core/x86_common.h"

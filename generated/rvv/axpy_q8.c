@@ -1,0 +1,23 @@
+/*
+ * ml_k_axpy_q8_rvv
+ * Weighted sum: y += sum of p[t] v[t] over q8 rows, in increasing t.
+ *
+ * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/rvv.py (facets: f32); do not edit.
+ */
+#include "ml_config.h"
+#include "core/riscv_common.h"
+
+void ml_k_axpy_q8_rvv(float *y, const float *p, const int8_t *v, const float *dv, size_t stride, int rows,
+                      int n)
+{
+    for (int j = 0; j < n;) {
+        const size_t vl = __riscv_vsetvl_e32m4((size_t)(n - j));
+        vfloat32m4_t sum = __riscv_vle32_v_f32m4(y + j, vl); /* stays in a register across the rows */
+        for (int t = 0; t < rows; t++)
+            sum = __riscv_vfmacc_vv_f32m4(sum, __riscv_vfmv_v_f_f32m4(p[t] * dv[t], vl),
+                                          ml_load_i8_rvv(vl, (v + (size_t)t * stride) + j), vl);
+        __riscv_vse32_v_f32m4(y + j, sum, vl);
+
+        j += (int)vl;
+    }
+}

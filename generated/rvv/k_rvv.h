@@ -1,0 +1,120 @@
+/* Written by krafla-gen from isa_specs/; do not edit. */
+
+#ifndef ML_K_RVV_H
+#define ML_K_RVV_H
+
+#include "core/ml.h"
+
+/* y[r0..r1) = W x for row-major Q8_0 weights and Q8_0 activations. */
+void ml_k_matvec_q8_rvv(float *y, const int8_t *wq, const float *wd, const int8_t *xq, const float *xd,
+                        const int32_t *xs, int cols, int r0, int r1);
+#define ML_HAS_MATVEC_Q8_RVV 1
+
+/* y[r0..r1) = W x for row-major Q4_0 weights and Q8_0 activations. */
+void ml_k_matvec_q4_rvv(float *y, const uint8_t *wq, const float *wd, const int8_t *xq, const float *xd,
+                        const int32_t *xs, int cols, int r0, int r1);
+#define ML_HAS_MATVEC_Q4_RVV 1
+
+/* y[r0..r1) = W x for packed Q8_0 weights with f32 scales. */
+void ml_k_matvec_q8_pk_rvv(float *y, const uint8_t *wq, const float *wd, const int8_t *xt, const float *xd,
+                           const int32_t *xs, int cols, int r0, int r1);
+#define ML_HAS_MATVEC_Q8_PK_RVV 1
+
+/* y[r0..r1) = W x for packed Q8_0 weights with f16 scales. */
+void ml_k_matvec_q8_pk_f16_rvv(float *y, const uint8_t *wq, const uint16_t *wd, const int8_t *xt,
+                               const float *xd, const int32_t *xs, int cols, int r0, int r1);
+#define ML_HAS_MATVEC_Q8_PK_F16_RVV 1
+
+/* y[r0..r1) = W x for packed Q4_0 weights with f32 scales. */
+void ml_k_matvec_q4_pk_rvv(float *y, const uint8_t *wq, const float *wd, const int8_t *xt, const float *xd,
+                           const int32_t *xs, int cols, int r0, int r1);
+#define ML_HAS_MATVEC_Q4_PK_RVV 1
+
+/* y[r0..r1) = W x for packed Q4_0 weights with f16 scales. */
+void ml_k_matvec_q4_pk_f16_rvv(float *y, const uint8_t *wq, const uint16_t *wd, const int8_t *xt,
+                               const float *xd, const int32_t *xs, int cols, int r0, int r1);
+#define ML_HAS_MATVEC_Q4_PK_F16_RVV 1
+
+/* y[token][r0..r1) = W x[token] for packed Q8_0 weights with f32 scales. */
+void ml_k_matmul_q8_pk_rvv(float *y, size_t y_stride, const uint8_t *wq, const float *wd, const int8_t *xt,
+                           const float *xd, const int32_t *xs, int cols, int tokens, int r0, int r1);
+#define ML_HAS_MATMUL_Q8_PK_RVV 1
+
+/* y[token][r0..r1) = W x[token] for packed Q8_0 weights with f16 scales. */
+void ml_k_matmul_q8_pk_f16_rvv(float *y, size_t y_stride, const uint8_t *wq, const uint16_t *wd,
+                               const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
+                               int r0, int r1);
+#define ML_HAS_MATMUL_Q8_PK_F16_RVV 1
+
+/* y[token][r0..r1) = W x[token] for packed Q4_0 weights with f32 scales. */
+void ml_k_matmul_q4_pk_rvv(float *y, size_t y_stride, const uint8_t *wq, const float *wd, const int8_t *xt,
+                           const float *xd, const int32_t *xs, int cols, int tokens, int r0, int r1);
+#define ML_HAS_MATMUL_Q4_PK_RVV 1
+
+/* y[token][r0..r1) = W x[token] for packed Q4_0 weights with f16 scales. */
+void ml_k_matmul_q4_pk_f16_rvv(float *y, size_t y_stride, const uint8_t *wq, const uint16_t *wd,
+                               const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
+                               int r0, int r1);
+#define ML_HAS_MATMUL_Q4_PK_F16_RVV 1
+
+/* Arranges quantized activations of some tokens as this ISA's packed kernels read them. */
+void ml_k_tile_q8_rvv(int8_t *xt, float *xdt, int32_t *xst, const int8_t *xq, const float *xd,
+                      const int32_t *xs, int cols, int tokens);
+#define ML_HAS_TILE_Q8_RVV 1
+
+/* Q8_0 activations: blocks of 32 with one scale, by the rule of the file format. */
+void ml_k_quantize_q8_rvv(int8_t *q, float *d, int32_t *s, const float *x, int n);
+#define ML_HAS_QUANTIZE_Q8_RVV 1
+
+/* o = x / sqrt(mean(x^2) + eps) * w. */
+void ml_k_rmsnorm_rvv(float *o, const float *x, const float *w, int n, float eps);
+#define ML_HAS_RMSNORM_RVV 1
+
+/* x = exp(x - max) / sum, in place; 1/n everywhere if every x is -inf. */
+void ml_k_softmax_rvv(float *x, int n);
+#define ML_HAS_SOFTMAX_RVV 1
+
+/* g = g / (1 + exp(-g)) * u. */
+void ml_k_silu_mul_rvv(float *g, const float *u, int n);
+#define ML_HAS_SILU_MUL_RVV 1
+
+/* g = gelu(g) * u, with the tanh approximation. */
+void ml_k_gelu_mul_rvv(float *g, const float *u, int n);
+#define ML_HAS_GELU_MUL_RVV 1
+
+/* y += x. */
+void ml_k_add_rvv(float *y, const float *x, int n);
+#define ML_HAS_ADD_RVV 1
+
+/* Rotates interleaved pairs of the first rot_dim dimensions of every query and key head. */
+void ml_k_rope_rvv(float *q, float *k, const float *cos_t, const float *sin_t, int head_dim, int rot_dim,
+                   int n_heads, int n_kv_heads);
+#define ML_HAS_ROPE_RVV 1
+
+/* Scores: s[t] = q . k[t] over f32 rows. */
+void ml_k_dot_f32_rvv(float *s, const float *q, const float *k, size_t stride, int rows, int n);
+#define ML_HAS_DOT_F32_RVV 1
+
+/* Weighted sum: y += sum of p[t] v[t] over f32 rows, in increasing t. */
+void ml_k_axpy_f32_rvv(float *y, const float *p, const float *v, size_t stride, int rows, int n);
+#define ML_HAS_AXPY_F32_RVV 1
+
+/* Scores: s[t] = q . k[t] over f16 rows. */
+void ml_k_dot_f16_rvv(float *s, const float *q, const uint16_t *k, size_t stride, int rows, int n);
+#define ML_HAS_DOT_F16_RVV 1
+
+/* Weighted sum: y += sum of p[t] v[t] over f16 rows, in increasing t. */
+void ml_k_axpy_f16_rvv(float *y, const float *p, const uint16_t *v, size_t stride, int rows, int n);
+#define ML_HAS_AXPY_F16_RVV 1
+
+/* Scores: s[t] = q . k[t] over q8 rows. */
+void ml_k_dot_q8_rvv(float *s, const int8_t *q, float dq, const int8_t *k, const float *dk, size_t stride,
+                     int rows, int n);
+#define ML_HAS_DOT_Q8_RVV 1
+
+/* Weighted sum: y += sum of p[t] v[t] over q8 rows, in increasing t. */
+void ml_k_axpy_q8_rvv(float *y, const float *p, const int8_t *v, const float *dv, size_t stride, int rows,
+                      int n);
+#define ML_HAS_AXPY_Q8_RVV 1
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * ml_k_matvec_q4_pk_rvv
+ * y[r0..r1) = W x for packed Q4_0 weights with f32 scales.
+ *
+ * Written by krafla-gen from templates/matvec_pk.c.j2 and isa_specs/rvv.py (facets: pack); do not edit.
+ *
+ * No byte dot product, but bytes times a scalar: a step is one byte of each of sixteen rows, so the
+ * activation is a scalar operand. Two products (at most 32258) fit into 16 bits before they are widened.
+ * Q4 bytes are stored XOR 0x88, so that a nibble is the signed value q - 8; all 32 products of a block (at
+ * most 32512) fit into 16 bits.
+ */
+#include "ml_config.h"
+#include "core/riscv_common.h"
+
+/* One group of 16 rows against 1 token; sums stay in registers over all blocks. */
+static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const int8_t *x, const float *xd,
+                   const int32_t *xs, size_t blocks)
+{
+    const size_t vl = 16; /* rows of a group */
+    (void)xs;             /* sums of signed products need no correction */
+    vfloat32m4_t sum0 = __riscv_vfmv_v_f_f32m4(0.0f, vl);
+    for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        /* Hardware prefetchers stop at page boundaries. */
+        for (int line = 0; line < 256; line += 64)
+            ml_prefetch(w + ML_PREFETCH_DISTANCE + line);
+#endif
+        vint16m2_t isum0 = __riscv_vmv_v_x_i16m2(0, vl);
+#pragma GCC unroll 16
+        for (int step = 0; step < 16; step += 2) {
+            const vint8m1_t packed0 = __riscv_vle8_v_i8m1((const int8_t *)(w + step * 16), vl);
+            const vint8m1_t w0_0 = __riscv_vsra_vx_i8m1(__riscv_vsll_vx_i8m1(packed0, 4, vl), 4, vl);
+            const vint8m1_t w1_0 = __riscv_vsra_vx_i8m1(packed0, 4, vl); /* elements 16 to 31 */
+            const vint8m1_t packed1 = __riscv_vle8_v_i8m1((const int8_t *)(w + step * 16 + 16), vl);
+            const vint8m1_t w0_1 = __riscv_vsra_vx_i8m1(__riscv_vsll_vx_i8m1(packed1, 4, vl), 4, vl);
+            const vint8m1_t w1_1 = __riscv_vsra_vx_i8m1(packed1, 4, vl); /* elements 16 to 31 */
+            isum0 = __riscv_vwmacc_vx_i16m2(isum0, (x + step * 1)[0], w0_0, vl);
+            isum0 = __riscv_vwmacc_vx_i16m2(isum0, (x + step * 1)[1], w0_1, vl);
+            isum0 = __riscv_vwmacc_vx_i16m2(isum0, (x + (step + 16) * 1)[0], w1_0, vl);
+            isum0 = __riscv_vwmacc_vx_i16m2(isum0, (x + (step + 16) * 1)[1], w1_1, vl);
+        }
+        const vfloat32m4_t w_scale = __riscv_vle32_v_f32m4(wd, vl);
+        sum0 = __riscv_vfmacc_vv_f32m4(
+            sum0, __riscv_vfcvt_f_x_v_f32m4(__riscv_vwcvt_x_x_v_i32m4(isum0, vl), vl),
+            __riscv_vfmul_vv_f32m4(w_scale, __riscv_vfmv_v_f_f32m4(xd[0], vl), vl), vl);
+        w += 256;
+        wd += 16;
+        x += 32;
+        xd += 1;
+    }
+    if (rows >= 16) {
+        __riscv_vse32_v_f32m4(y, sum0, vl);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[16];
+    __riscv_vse32_v_f32m4(out, sum0, vl);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+}
+
+void ml_k_matvec_q4_pk_rvv(float *y, const uint8_t *wq, const float *wd, const int8_t *xt, const float *xd,
+                           const int32_t *xs, int cols, int r0, int r1)
+{
+    const size_t blocks = (size_t)cols / ML_BLOCK;
+    for (int r = r0; r < r1; r += 16) {
+        const size_t offset = (size_t)r * blocks; /* blocks before this group */
+        tile_1(y + r, r1 - r, wq + offset * 16, wd + offset, xt, xd, xs, blocks);
+    }
+}
