@@ -20,7 +20,7 @@ ANY_VOCAB = 1 << 24
 
 def engine(isa: str | None = None, report: progress.Report = progress.silent) -> tuple[Api, IsaFacts]:
     """The bound library for the named ISA, or for this CPU's best."""
-    facts = host.choose(isa, report)
+    facts = host.choose(isa)
     return _load(compiler.build(compiler.engine_plan(facts), report)), facts
 
 

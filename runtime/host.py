@@ -6,7 +6,6 @@ import ctypes
 from dataclasses import dataclass
 
 from krafla.runtime import compile as compiler
-from krafla.runtime import progress
 from krafla.runtime.isas import IsaFacts, isas
 from krafla.tools.errors import IsaError, UsageError
 
@@ -24,9 +23,9 @@ class HostIsa:
         return self.missing is None
 
 
-def survey(report: progress.Report = progress.silent) -> tuple[HostIsa, ...]:
+def survey() -> tuple[HostIsa, ...]:
     """Every ISA as this CPU sees it, the plainest first."""
-    probe = ctypes.CDLL(str(compiler.build(compiler.probe_plan(), report)))
+    probe = ctypes.CDLL(str(compiler.build(compiler.probe_plan())))
     probe.ml_cpu_has.argtypes = [ctypes.c_char_p]
     probe.ml_cpu_title.argtypes = [ctypes.c_char_p]
     probe.ml_cpu_title.restype = ctypes.c_char_p
@@ -43,9 +42,9 @@ def survey(report: progress.Report = progress.silent) -> tuple[HostIsa, ...]:
     return tuple(HostIsa(facts, missing(facts)) for facts in isas())
 
 
-def choose(name: str | None = None, report: progress.Report = progress.silent) -> IsaFacts:
+def choose(name: str | None = None) -> IsaFacts:
     """The ISA of that name, or the best that this CPU can run."""
-    found = survey(report)
+    found = survey()
     if name is None:
         return max((isa.facts for isa in found if isa.usable), key=lambda facts: facts.priority)
     for isa in found:

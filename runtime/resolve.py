@@ -76,13 +76,13 @@ def _converted(source: Path, report: progress.Report) -> ModelFiles:
 
 
 def _convert(source: Path, mlb: Path, report: progress.Report) -> None:
-    """Convert for the cache: Q8_0 stays closest to the source, and half-precision scales read fastest."""
-    from krafla.tools.convert import Options, convert
+    """Convert for the cache, as Q8_0 with float scales: of all types the closest to the source."""
+    from krafla.tools.convert import convert
 
     what = f"converting {source.name} (only the first time)"
     with access(mlb.parent, "make the folder"):
         mlb.parent.mkdir(exist_ok=True)
-    convert(source, mlb, Options(f16_scales=True), lambda _, done, total: report(what, done, total))
+    convert(source, mlb, progress=lambda _, done, total: report(what, done, total))
 
 
 def _digest(source: Path) -> str:

@@ -1,4 +1,5 @@
-/* arm_common.h: idioms of a few NEON and SVE instructions that deserve a name. Included by the ARM kernels only. */
+/* arm_common.h: idioms of a few NEON and SVE instructions that deserve a name. Included by the ARM kernels
+ * only. */
 #ifndef ML_ARM_COMMON_H
 #define ML_ARM_COMMON_H
 
@@ -36,7 +37,8 @@ ML_ALWAYS_INLINE float32x4_t ml_div_neon(float32x4_t a, float32x4_t b)
 #endif
 }
 
-/* Canonical fold of sixteen partials in four registers: by 8, by 4, then inside the last register by 2 and 1. */
+/* Canonical fold of sixteen partials in four registers: by 8, by 4, then inside the last register by 2 and 1.
+ */
 ML_ALWAYS_INLINE float ml_fold16_neon(float32x4_t p0, float32x4_t p1, float32x4_t p2, float32x4_t p3)
 {
     float32x4_t p = vaddq_f32(vaddq_f32(p0, p2), vaddq_f32(p1, p3));
@@ -77,7 +79,8 @@ ML_ALWAYS_INLINE void ml_store_pairs_neon(float *p, float32x4_t even, float32x4_
     vst2q_f32(p, both);
 }
 
-/* Half precision widened. ARMv7 NEON may lack the conversion and flushes subnormals, so it goes through integers. */
+/* Half precision widened. ARMv7 NEON may lack the conversion and flushes subnormals, so it goes through
+ * integers. */
 ML_ALWAYS_INLINE float32x4_t ml_load_f16_neon(const uint16_t *p)
 {
 #if defined(__aarch64__)
@@ -89,7 +92,8 @@ ML_ALWAYS_INLINE float32x4_t ml_load_f16_neon(const uint16_t *p)
     uint32x4_t normal = vaddq_u32(vshlq_n_u32(magnitude, 13), vdupq_n_u32(112u << 23));
     uint32x4_t special = vorrq_u32(vshlq_n_u32(magnitude, 13), vdupq_n_u32(0x7f800000));
     float32x4_t tiny = vmulq_f32(vcvtq_f32_u32(magnitude), vdupq_n_f32(0x1p-24f));
-    uint32x4_t bits = vbslq_u32(vcltq_u32(magnitude, vdupq_n_u32(0x400)), vreinterpretq_u32_f32(tiny), normal);
+    uint32x4_t bits =
+        vbslq_u32(vcltq_u32(magnitude, vdupq_n_u32(0x400)), vreinterpretq_u32_f32(tiny), normal);
     bits = vbslq_u32(vcgeq_u32(magnitude, vdupq_n_u32(0x7c00)), special, bits);
     return vreinterpretq_f32_u32(vorrq_u32(bits, sign));
 #endif

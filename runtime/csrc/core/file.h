@@ -16,7 +16,8 @@ ml_status ml_file_open(ml_file *file, const char *path, ml_error *error);
 void ml_file_discard(const ml_file *file, const void *start, size_t bytes);
 void ml_file_close(ml_file *file);
 
-/* Writes all parts to PATH through a temporary file beside it and a rename; on error nothing is left behind. */
+/* Writes all parts to PATH through a temporary file beside it and a rename; on error nothing is left behind.
+ */
 typedef struct ml_span {
     const void *data;
     size_t bytes;

@@ -9,7 +9,8 @@ ML_API ml_status ml_isa_check(const char **missing);
 /* The ISA this library was built for, e.g. "avx2". */
 ML_API const char *ml_isa_name(void);
 
-/* A feature by its name in ML_ISA_REQUIRES ("AVX512VNNI"): ML_OK, ML_E_ISA if missing, ML_E_ARGUMENT if unknown. */
+/* A feature by its name in ML_ISA_REQUIRES ("AVX512VNNI"): ML_OK, ML_E_ISA if missing, ML_E_ARGUMENT if
+ * unknown. */
 ML_API ml_status ml_cpu_has(const char *feature);
 /* How a feature is written for people ("AVX-512 VNNI"), or NULL if unknown. */
 ML_API const char *ml_cpu_title(const char *feature);

@@ -51,7 +51,8 @@ typedef struct ml_error {
     char message[1020];
 } ml_error;
 
-/* Writes the sentence (if `error` is not NULL) and returns `status`, so that callers can `return ml_fail(...)`. */
+/* Writes the sentence (if `error` is not NULL) and returns `status`, so that callers can `return
+ * ml_fail(...)`. */
 ml_status ml_fail(ml_error *error, ml_status status, const char *format, ...) ML_PRINTF(3, 4);
 
 /* Multiply-add in the class of this build: one rounding (fused) or two. ml_config.h decides ML_FUSED. */

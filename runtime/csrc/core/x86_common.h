@@ -1,4 +1,5 @@
-/* x86_common.h: idioms of a few SSE and AVX instructions that deserve a name. Included by the x86 kernels only. */
+/* x86_common.h: idioms of a few SSE and AVX instructions that deserve a name. Included by the x86 kernels
+ * only. */
 #ifndef ML_X86_COMMON_H
 #define ML_X86_COMMON_H
 
@@ -8,7 +9,8 @@
 
 /* ---- SSE2 ---- */
 
-/* Canonical fold of sixteen partials in four registers: by 8, by 4, then inside the last register by 2 and 1. */
+/* Canonical fold of sixteen partials in four registers: by 8, by 4, then inside the last register by 2 and 1.
+ */
 ML_ALWAYS_INLINE float ml_fold4(__m128 p)
 {
     p = _mm_add_ps(p, _mm_movehl_ps(p, p));
@@ -80,10 +82,12 @@ ML_ALWAYS_INLINE int32_t ml_sum_i32_128(__m128i x)
     return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
 }
 
-/* Sixteen signed byte products summed to four int32 lanes: even and odd bytes, sign-extended, through pmaddwd. */
+/* Sixteen signed byte products summed to four int32 lanes: even and odd bytes, sign-extended, through
+ * pmaddwd. */
 ML_ALWAYS_INLINE __m128i ml_madd_i8_128(__m128i w, __m128i x)
 {
-    __m128i even = _mm_madd_epi16(_mm_srai_epi16(_mm_slli_epi16(w, 8), 8), _mm_srai_epi16(_mm_slli_epi16(x, 8), 8));
+    __m128i even =
+        _mm_madd_epi16(_mm_srai_epi16(_mm_slli_epi16(w, 8), 8), _mm_srai_epi16(_mm_slli_epi16(x, 8), 8));
     __m128i odd = _mm_madd_epi16(_mm_srai_epi16(w, 8), _mm_srai_epi16(x, 8));
     return _mm_add_epi32(even, odd);
 }
