@@ -662,6 +662,8 @@ def test_refuses_safetensors_of_other_types(tmp_path: Path) -> None:
         ("llama", [("{arch}.attention.value_length", 8)], FormatError, "attention.value_length is 8"),
         ("qwen2", [], FormatError, r"blk\.0\.attn_q\.bias is missing"),
         ("llama", [("split.count", 2)], FormatError, "one of 2 parts"),
+        ("llama", [("split.count", "2")], FormatError, "split.count is '2', must be a positive number"),
+        ("llama", [("general.alignment", 0)], FormatError, "general.alignment is 0"),
     ],
 )
 def test_refuses_a_gguf(
@@ -682,11 +684,27 @@ def test_refuses_broken_ggufs(tmp_path: Path) -> None:
     steps = [*range(4, 3000, 97), len(data) - 1, len(data) - 50000]
     for size in steps:
         path.write_bytes(data[:size])
-        refused(path, FormatError, r"m\.gguf: not a readable GGUF file, perhaps truncated: ")
+        refused(path, FormatError, r"m\.gguf: not a GGUF file that can be read: truncated within ")
     at = data.index(b"blk.1.ffn_down.weight") + 21 + 4 + 16
     assert struct.unpack("<I", data[at : at + 4])[0] == Type.F32
     path.write_bytes(data[:at] + struct.pack("<I", 99) + data[at + 4 :])
-    refused(path, FormatError, "a tensor has the type 99, which gguf does not know")
+    refused(path, FormatError, r"blk\.1\.ffn_down\.weight has the type 99, which gguf does not know")
+    for old, new, sentence in [
+        (b"GGUF\3\0\0\0", b"GGUF\1\0\0\0", "GGUF version 1 is not supported$"),
+        (b"GGUF\3\0\0\0", b"GGUF\0\0\0\3", r"GGUF version 50331648 .* \(a file for big-endian machines\?\)"),
+        (b"llama.block_count\4", b"llama.block_count\x17", "llama.block_count has the value type 23"),
+        (b"general.name", b"\xff" * 12, "a key is not valid UTF-8"),
+        (b"blk.0.ffn_down", b"blk.1.ffn_down", r"blk\.1\.ffn_down\.weight is there twice"),
+        (b"\0output.weight\2", b"\0output.weight\x07", r"output\.weight has 7 dimensions"),
+        (
+            b"\0output.weight\2\0\0\0\x40",
+            b"\0output.weight\2\0\0\0\0",
+            r"output\.weight has the shape \[263, 0\]",
+        ),
+    ]:
+        assert data.count(old) == 1, old
+        path.write_bytes(data.replace(old, new))
+        refused(path, FormatError, sentence)
     path.write_bytes(b"GGUX" + data[4:])
     refused(path, FormatError, "not a GGUF file: it starts with b'GGUX'")
     path.write_bytes(b"")

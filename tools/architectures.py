@@ -72,11 +72,14 @@ class Architecture:
 # --- Hugging Face
 
 _HF_SKIPPED = """
-    _name_or_path architectures attention_dropout auto_map bos_token_id chunk_size_feed_forward
-    dtype eos_token_id id2label initializer_range is_decoder is_llama_config label2id model_type
-    output_attentions output_hidden_states pad_token_id pretraining_tp problem_type return_dict
-    task_specific_params tokenizer_class torch_dtype transformers.js_config transformers_version
-    unk_token_id unsloth_fixed unsloth_version use_cache
+    _attn_implementation_autoset _name_or_path add_cross_attention architectures attention_dropout
+    auto_map bos_token_id chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id
+    do_sample dtype eos_token_id finetuning_task id2label initializer_range is_decoder
+    is_llama_config label2id max_length model_type output_attentions output_hidden_states
+    pad_token_id prefix pretraining_tp problem_type pruned_heads repetition_penalty return_dict
+    sep_token_id task_specific_params temperature tie_encoder_decoder tokenizer_class top_k top_p
+    torch_dtype torchscript transformers.js_config transformers_version unk_token_id unsloth_fixed
+    unsloth_version use_bfloat16 use_cache
 """
 _HF_RULES: dict[str, Rule] = {
     **dict.fromkeys(_HF_SKIPPED.split(), Skip()),

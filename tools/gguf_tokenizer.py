@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import gguf
-
-from krafla.tools.errors import AccessError, FormatError
+from krafla.tools.errors import FormatError
+from krafla.tools.gguf_file import read_gguf
 from krafla.tools.hf_tokenizer import byte_value, rank_merges, raw_bytes
 from krafla.tools.mlt import (
     ADDED,
@@ -55,13 +54,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 def open_gguf(path: Path) -> dict[str, Any]:
     """The tokenizer.* values of a GGUF file, without that prefix."""
-    try:
-        reader = gguf.GGUFReader(path)
-        values = {name: field.contents() for name, field in reader.fields.items()}
-    except OSError as error:
-        raise AccessError(f"{path}: cannot read: {error.strerror or error}") from error
-    except (ValueError, IndexError, KeyError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: not a GGUF file that can be read: {error}") from error
+    values = read_gguf(path).values
     return {name.removeprefix("tokenizer."): v for name, v in values.items() if name.startswith("tokenizer.")}
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from krafla.tools.errors import AccessError, FormatError, ShapeError, access
+from krafla.tools.gguf_file import GgufFile, GgufTensor, read_gguf
 from krafla.tools.quantize import BLOCK, F32, I8, unpack_q4
 
 Kind: TypeAlias = Literal["gguf", "hf", "llama2c"]
@@ -53,12 +53,10 @@ def open_source(path: Path) -> Source:
         return open_folder(path)
     with access(path, "read"), path.open("rb") as file:
         magic = file.read(4)
-    if magic == b"GGUF":
+    if magic == b"GGUF" or path.suffix == ".gguf":
         return open_gguf(path)
     if path.suffix == ".bin":
         return open_llama2c(path)
-    if path.suffix == ".gguf":
-        raise FormatError(f"{path}: not a GGUF file: it starts with {magic!r}")
     hint = "; give the folder that holds it and config.json" if path.suffix == ".safetensors" else ""
     raise FormatError(f"{path}: not a model this converter reads (a .gguf, a folder, a llama2.c .bin){hint}")
 
@@ -168,43 +166,22 @@ _GGUF_OTHER = ("GGUF.", "general.", "quantize.", "split.", "tokenizer.")
 
 def open_gguf(path: Path) -> Source:
     """Open a GGUF file, or all parts of a split one, whose first part is given."""
-    reader = _read_gguf(path)
-    tensors = dict(_gguf_tensors(path, reader))
-    for part in _other_parts(path, reader):
-        tensors.update(_gguf_tensors(part, _read_gguf(part)))
-    architecture = reader.fields.get("general.architecture")
-    if architecture is None:
+    file = read_gguf(path)
+    name = file.values.get("general.architecture")
+    if not isinstance(name, str):
         raise FormatError(f"{path}: general.architecture is missing")
-    name = str(architecture.contents())
     config = {
-        key.removeprefix(name + "."): f.contents()
-        for key, f in reader.fields.items()
+        key.removeprefix(name + "."): value
+        for key, value in file.values.items()
         if not key.startswith(_GGUF_OTHER)
     }
+    tensors = dict(_gguf_tensors(file))
+    for part in _other_parts(path, file.number("split.count", 1)):
+        tensors.update(_gguf_tensors(read_gguf(part)))
     return Source(path, "gguf", name, config, tensors, str(path))
 
 
-@contextmanager
-def _gguf_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if match := re.match(r"(?:np\.uint32\()?(\d+)\)? is not a valid GGMLQuantizationType", reason):
-            raise FormatError(
-                f"{path}: a tensor has the type {match[1]}, which gguf does not know"
-            ) from error
-        raise FormatError(f"{path}: not a readable GGUF file, perhaps truncated: {reason}") from error
-
-
-def _read_gguf(path: Path) -> gguf.GGUFReader:
-    with access(path, "read"), _gguf_errors(path), np.errstate(all="ignore"):
-        return gguf.GGUFReader(path)
-
-
-def _other_parts(path: Path, reader: gguf.GGUFReader) -> list[Path]:
-    count_field = reader.fields.get("split.count")
-    count = int(count_field.contents()) if count_field else 1
+def _other_parts(path: Path, count: int) -> list[Path]:
     if count <= 1:
         return []
     match = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", path.name)
@@ -215,41 +192,39 @@ def _other_parts(path: Path, reader: gguf.GGUFReader) -> list[Path]:
     return [path.with_name(f"{match[1]}-{i:05d}-of-{count:05d}.gguf") for i in range(2, count + 1)]
 
 
-def _gguf_tensors(path: Path, reader: gguf.GGUFReader) -> Iterator[tuple[str, SourceTensor]]:
-    for t in reader.tensors:
-        shape = tuple(int(n) for n in reversed(t.shape.tolist()))
-        yield t.name, _gguf_tensor(path, t, shape)
+def _gguf_tensors(file: GgufFile) -> Iterator[tuple[str, SourceTensor]]:
+    for t in file.tensors.values():
+        yield t.name, _gguf_tensor(file.path, t)
 
 
-def _gguf_tensor(path: Path, t: gguf.ReaderTensor, shape: tuple[int, ...]) -> SourceTensor:
-    kind = t.tensor_type
-    data = t.data.reshape(-1, t.data.shape[-1])
-
+def _gguf_tensor(path: Path, t: GgufTensor) -> SourceTensor:
     def rows(first: int, last: int) -> F32:
         try:
-            values: F32 = gguf.dequantize(data[first:last], kind).astype(np.float32)
+            values: F32 = gguf.dequantize(t.data[first:last], t.kind).astype(np.float32)
         except NotImplementedError as error:
-            raise FormatError(f"{path}: {t.name} has the type {kind.name}, which gguf cannot read") from error
+            raise FormatError(
+                f"{path}: {t.name} has the type {t.kind.name}, which gguf cannot read"
+            ) from error
         return values
 
     def q8_blocks(first: int, last: int) -> Blocks:
-        d, raw = _gguf_blocks(data[first:last], 34)
+        d, raw = _gguf_blocks(t.data[first:last], 34)
         return raw.view(np.int8).reshape(len(d), -1), d
 
     def q4_blocks(first: int, last: int) -> Blocks:
-        d, raw = _gguf_blocks(data[first:last], 18)
+        d, raw = _gguf_blocks(t.data[first:last], 18)
         return unpack_q4(raw.reshape(len(d), -1)), d
 
-    if kind == gguf.GGMLQuantizationType.Q8_0:
-        return SourceTensor(t.name, str(path), shape, rows, "q8_0", q8_blocks)
-    if kind == gguf.GGMLQuantizationType.Q4_0:
-        return SourceTensor(t.name, str(path), shape, rows, "q4_0", q4_blocks)
-    return SourceTensor(t.name, str(path), shape, rows)
+    if t.kind == gguf.GGMLQuantizationType.Q8_0:
+        return SourceTensor(t.name, str(path), t.shape, rows, "q8_0", q8_blocks)
+    if t.kind == gguf.GGMLQuantizationType.Q4_0:
+        return SourceTensor(t.name, str(path), t.shape, rows, "q4_0", q4_blocks)
+    return SourceTensor(t.name, str(path), t.shape, rows)
 
 
-def _gguf_blocks(data: npt.NDArray[Any], size: int) -> tuple[F32, npt.NDArray[np.uint8]]:
+def _gguf_blocks(data: npt.NDArray[np.uint8], size: int) -> tuple[F32, npt.NDArray[np.uint8]]:
     """Scales (rows, blocks) and the bytes after each scale."""
-    blocks = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), -1, size)
+    blocks = np.ascontiguousarray(data).reshape(len(data), -1, size)
     scales = np.ascontiguousarray(blocks[:, :, :2]).view("<f2")[..., 0].astype(np.float32)
     return scales, np.ascontiguousarray(blocks[:, :, 2:])
 
