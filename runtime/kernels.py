@@ -54,5 +54,7 @@ def _argument(arg: Arg) -> Any:
     base = arg.type.removeprefix("const ").rstrip(" *")
     if not arg.type.endswith("*"):
         return SCALARS[base]
-    flags = "C_CONTIGUOUS" if arg.role == "in" else "C_CONTIGUOUS,WRITEABLE"
-    return np.ctypeslib.ndpointer(np.dtype(SCALARS[base]), flags=flags)
+    element = np.dtype(SCALARS[base])
+    if arg.role == "in":
+        return np.ctypeslib.ndpointer(element, flags="C_CONTIGUOUS")
+    return np.ctypeslib.ndpointer(element, flags=("C_CONTIGUOUS", "WRITEABLE"))
