@@ -57,14 +57,14 @@ def array(values: list[int]) -> Array:
 
 
 @pytest.mark.parametrize("name", BOTH)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(w=blocks(-127, 127), x=blocks(-127, 127))
 def test_q8_is_exact(name: str, w: list[int], x: list[int]) -> None:
     assert model(name, "q8", array(w)[None], array(x))[0] == array(w) @ array(x)
 
 
 @pytest.mark.parametrize("name", BOTH)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(w=blocks(0, 15), x=blocks(-127, 127))
 def test_q4_is_exact(name: str, w: list[int], x: list[int]) -> None:
     assert model(name, "q4", array(w)[None], array(x))[0] == (array(w) - 8) @ array(x)
