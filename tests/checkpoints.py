@@ -145,7 +145,7 @@ def write_hf(
     if shards == 1:
         (folder / "model.safetensors").write_bytes(safetensors_bytes(tensors, dtype))
         return folder
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for k in range(shards):
         file = f"model-{k + 1:05d}-of-{shards:05d}.safetensors"
         part = {name: values for i, (name, values) in enumerate(tensors.items()) if i % shards == k}
@@ -186,13 +186,8 @@ def write_gguf(
         writer.add_value_length(header.head_dim)
     writer.add_string("general.name", "a test")
     for key, value in extra:
-        add = {
-            int: writer.add_uint32,
-            float: writer.add_float32,
-            str: writer.add_string,
-            bool: writer.add_bool,
-        }
-        add[type(value)](key.format(arch=arch), value)
+        adders: dict[type, Any] = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+        adders[type(value)](key.format(arch=arch), value)
     for name, values in tensors.items():
         if raw and name in raw:
             data, of_kind = raw[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import inspect
+import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -111,12 +112,25 @@ def load(
     committed = isas is None and numerics == "fused"
     folder = native.ROOT / "generated" if committed else _rendered(renderer, names, wanted)
     bound = [(op, registry.bind(op, machine, renderer.isas)) for op in wanted]
-    sources = [folder / owner.name / f"{op.name}.c" for op, owner in bound if owner is not None]
+    files = [folder / owner.name / f"{op.name}.c" for op, owner in bound if owner is not None]
+    sources = [together(f"{isa}_{k}.c", files[k::2]) for k in range(min(2, len(files)))]
     own_class = machine.fused is not None and machine.fused and numerics == "fused"
     fused = own_class if fused is None else fused
     defines = [f"ML_FUSED={int(fused)}"]
     library = native.build_library(sources, machine.name, defines, (f"-I{folder}",))
     return Kernels(machine, renderer.isas, library, fused, machine.pack.dot if machine.pack else None)
+
+
+def together(name: str, files: Sequence[Path]) -> Path:
+    """Kernels in one source, so that the intrinsics' headers are read once; static helpers get their file's name."""
+    lines: list[str] = []
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        helpers = sorted(set(re.findall(r"^static [^;{=]*?\b(\w+)\(", text, re.MULTILINE)))
+        lines += [f"#define {helper} {path.stem}_{helper}" for helper in helpers]
+        lines += [f"/* {path.parent.name}/{path.name} */", text]
+        lines += [f"#undef {helper}" for helper in helpers]
+    return native.write_source(name, "\n".join(lines) + "\n")
 
 
 def _rendered(renderer: Renderer, names: Sequence[str], ops: Sequence[Op]) -> Path:

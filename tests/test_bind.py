@@ -6,11 +6,14 @@ import ctypes
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from krafla.codegen.ops import OPS
 from krafla.runtime import compile as compiler
-from krafla.runtime import header, zig
+from krafla.runtime import header, host, zig
 from krafla.runtime.bind import Api, Declarations
+from krafla.runtime.kernels import Kernels
 from krafla.runtime.paths import CSRC
 
 KRAFLA_H = (CSRC / "krafla.h").read_text(encoding="utf-8")
@@ -93,3 +96,25 @@ def test_a_library_without_the_functions_is_refused(tmp_path: Path) -> None:
     path = build(tmp_path, '#include "core/ml.h"\nML_API int nothing;\n')
     with pytest.raises(AttributeError, match="ml_"):
         Api(path)
+
+
+def test_kernels_are_bound_from_the_registry() -> None:
+    facts = host.choose()
+    kernels = Kernels()
+    assert kernels.machine.name == facts.name
+    assert len(facts.kernels) == sum(name in {op.name for op in OPS} for name in dir(kernels))
+    for name in ("scalar", facts.name):
+        chosen = Kernels(name)
+        x = np.array([1, 2, 3, -np.inf, 0.5], np.float32)
+        expected = np.exp(x) / np.exp(x).sum()
+        chosen.softmax(x, len(x))
+        assert np.allclose(x, expected, rtol=1e-6)
+        y = np.ones(5, np.float32)
+        chosen.add(y, x, 5)
+        assert np.array_equal(y, x + 1)
+    with pytest.raises(ctypes.ArgumentError, match="float32"):
+        kernels.softmax(np.zeros(4), 4)
+    with pytest.raises(ctypes.ArgumentError, match="WRITEABLE"):
+        kernels.softmax(np.broadcast_to(np.float32(1), 4), 4)
+    with pytest.raises(AttributeError, match=f"{facts.name} has no kernel convolve"):
+        _ = kernels.convolve

@@ -390,11 +390,11 @@ def test_q4_0_with_classes(tmp_path: Path) -> None:
     weights = {name: rng.standard_normal(v.shape).astype(np.float32) for name, v in random_weights(h).items()}
     folder = write_hf(tmp_path / "hf", hf_config(h), hf_weights(weights, 16))
     for rule in ("search", "round"):
-        options = Options("q4_0", True, ("w2", "wcls"), rule, 100, tokenizer=False)  # type: ignore[arg-type]
+        options = Options("q4_0", True, ("w2", "wcls"), rule, 100, tokenizer=False)
         m = converted(folder, options)
         assert (m.header.wtype, m.header.q8_mask, m.header.scale_f16, m.header.max_seq) == (Q4_0, 66, 1, 100)
         w1, w2 = weights["layers.1.w1"], weights["layers.1.w2"]
-        assert np.array_equal(m.values("layers.1.w1"), dequantize(*quantize_q4_0(w1, True, rule)))  # type: ignore[arg-type]
+        assert np.array_equal(m.values("layers.1.w1"), dequantize(*quantize_q4_0(w1, True, rule)))
         assert np.array_equal(m.values("layers.1.w2"), dequantize(*quantize_q8_0(w2, True)))
 
 
@@ -734,7 +734,7 @@ def test_refuses_broken_llama2c(tmp_path: Path) -> None:
         (struct.pack("<Ii", 0x616B3432, 2) + data[8:], FormatError, "of version 2, must be 0 or 1"),
     ]:
         path.write_bytes(content)
-        refused(path, error, sentence)  # type: ignore[arg-type]
+        refused(path, error, sentence)
     (tmp_path / "m.xyz").write_text("hello")
     refused(tmp_path / "m.xyz", FormatError, "not a model this converter reads")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from krafla.codegen import registry
+from krafla.codegen.isa import Target
 from krafla.codegen.ops import BY_NAME, OPS, Op
 from tests import kernels, native
 from tests.kernels import Kernels, difference
@@ -159,8 +161,23 @@ def test_rmsnorm_in_place() -> None:
             assert not difference({"o": x}, kernels.expected(op, given, fused=tested.fused)), isa
 
 
-@pytest.mark.parametrize("isa", MACHINES)
-def test_bindings_of_the_config_header(isa: str) -> None:
+def preprocessed(source: Path, isa: str, triple: str) -> str:
+    """A C file after the preprocessor, for one ISA on one target."""
+    command = [
+        *native.zig_command(),
+        *("-target", triple, "-E", "-P", f"-DML_ISA_{isa.upper()}"),
+        *(f"-I{native.CSRC}", f"-I{native.ROOT / 'generated'}", str(source)),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+TARGETS = [(isa, target) for isa, machine in MACHINES.items() for target in machine.isa.targets]
+
+
+@pytest.mark.parametrize(
+    ("isa", "target"), TARGETS, ids=[f"{isa}-{target.triple}" for isa, target in TARGETS]
+)
+def test_bindings_of_the_config_header(isa: str, target: Target) -> None:
     """ml_config.h binds what the registry resolves, under the constants of the descriptor."""
     machine, isas = MACHINES[isa], registry.load_isas()
     lines = ['#include "ml_config.h"', "#define TEXT_(x) #x", "#define TEXT(x) TEXT_(x)"]
@@ -170,20 +187,14 @@ def test_bindings_of_the_config_header(isa: str) -> None:
         lines += [f"#ifdef ML_PACK_{name}", f"value {name} ML_PACK_{name}", "#endif"]
     lines += ["value FUSED ML_FUSED", "value ISA ML_ISA_NAME"]
     source = native.write_source("bindings.c", "\n".join(lines) + "\n")
-    command = [
-        *native.zig_command(),
-        *native.target_flags(isa),
-        *("-E", "-P", f"-DML_ISA_{isa.upper()}", f"-I{native.CSRC}", f"-I{native.ROOT / 'generated'}"),
-        str(source),
-    ]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = preprocessed(source, isa, target.triple)
     words = [line.split() for line in text.splitlines() if line.startswith(("bound ", "value "))]
     bound = {name: value.strip('"') for kind, name, value in words if kind == "bound"}
     values = {name: value for kind, name, value in words if kind == "value"}
     owners = [(op, registry.bind(op, machine, isas)) for op in OPS]
     assert bound == {op.name: op.symbol(owner.name) for op, owner in owners if owner is not None}
     assert values.pop("ISA") == f'"{isa}"'
-    assert values.pop("FUSED") == str(int(bool(machine.fused)))
+    assert values.pop("FUSED") == str(int(target.fused))
     if machine.pack is None:
         assert not values
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 import struct
 import time
 from dataclasses import fields, replace
@@ -212,7 +213,7 @@ FLOAT_FIELDS = """
 
 def test_header_fields_lie_where_the_format_says() -> None:
     names = OFFSETS.split()
-    values = {
+    values: dict[str, Any] = {
         name: (i + 0.5 if name in FLOAT_FIELDS.split() else i + 1000) for i, name in enumerate(names, start=1)
     }
     data = Header(**values).pack()
@@ -390,7 +391,7 @@ def test_models_of_the_tests_are_valid(name: str) -> None:
 @pytest.mark.parametrize("field", ["dim", "rope_theta"])
 def test_numbers_that_fit_no_field(field: str) -> None:
     with pytest.raises(FormatError, match=field):
-        replace(header("llama"), **{field: 1e300}).pack()
+        header("llama", **{field: 1e300}).pack()
 
 
 # --- Reader and writer
@@ -466,6 +467,17 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match=r"m\.mlb: cannot write"):
         attempt(tmp_path / "m.mlb", "none")
     assert [p.name for p in tmp_path.iterdir()] == ["m.mlb"]
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20000, limits[1]))
+    try:
+        with pytest.raises(AccessError, match=r"m\.mlb: cannot write: File too large"):
+            attempt(tmp_path / "m.mlb", "none")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def random_model(kind: str, config: Any) -> Any:
         for name, weight in net.named_parameters():
             if weight.ndim == 2 and weight.shape[1] % 32 == 0:
                 spread = 1.0 if "embed" in name else 1.5 / weight.shape[1] ** 0.5
-                values = random_grid(rng, *weight.shape, spread, Q8_0)
+                values = random_grid(rng, weight.shape[0], weight.shape[1], spread, Q8_0)
             elif weight.ndim == 2:  # padded when it is converted: the last block is partly zeros
                 width = -(-weight.shape[1] // 32) * 32
                 full = random_grid(rng, weight.shape[0], width, 0.15, Q8_0)

@@ -39,13 +39,8 @@ def signed(kind: Kind, raw: Array) -> Array:
 
 
 def as_stored(name: str, kind: Kind, raw: Array) -> Array:
-    """What a model takes: packed bytes with their offset, row-major quants and nibbles as they are."""
-    if name not in PACKED:
-        return raw
-    if kind == "q8":
-        return (raw + PACKED[name].q8_offset) % 256
-    xor = PACKED[name].q4_xor & 15
-    return raw ^ xor
+    """What a model takes: packed quants with their offset, row-major ones and nibbles as they are in the file."""
+    return (raw + PACKED[name].q8_offset) % 256 if name in PACKED and kind == "q8" else raw
 
 
 def model(name: str, kind: Kind, raw: Array, x: Array) -> Array:
@@ -146,10 +141,8 @@ def products(isa: str) -> Kernels:
 def sums(isa: str, op_name: str, raw: Array, x: Array, tokens: int = 1) -> Array:
     """Block sums as a kernel computes them: one block, all scales 1; floats hold sums below 2^24 exactly."""
     rows, op = len(raw), BY_NAME[op_name]
-    if op.params["kind"] == "q4":
-        wq = (raw[:, :16] | raw[:, 16:] << 4).astype(np.uint8)
-    else:
-        wq = raw.astype(np.int8)
+    nibbles = op.params["kind"] == "q4"
+    wq = (raw[:, :16] | raw[:, 16:] << 4).astype(np.uint8) if nibbles else raw.astype(np.int8)
     given_inputs: kernels.Inputs = {
         "rows": rows,
         "cols": 32,

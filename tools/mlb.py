@@ -6,6 +6,7 @@ import math
 import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -527,7 +528,8 @@ class Writer:
             if error is None:
                 self._finish()
         finally:
-            self._file.close()
+            with suppress(OSError):  # of a full disk, which has been reported already
+                self._file.close()
             self._temporary.unlink(missing_ok=True)
 
     def _finish(self) -> None:
