@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import krafla.isa_specs
+from krafla.codegen.dots import Dot
 from krafla.codegen.isa import FACETS, Isa, Machine
 from krafla.codegen.ops import OPS, Op
 
@@ -23,7 +24,12 @@ def load_isas() -> dict[str, Isa]:
     isas = []
     for module_info in pkgutil.iter_modules(krafla.isa_specs.__path__):
         module = importlib.import_module(f"krafla.isa_specs.{module_info.name}")
-        isas.append(module.ISA)
+        isa = getattr(module, "ISA", None)
+        if not isinstance(isa, Isa) or isa.name != module_info.name:
+            raise DescriptorError(
+                f"isa_specs/{module_info.name}.py: defines no ISA named {module_info.name!r}"
+            )
+        isas.append(isa)
     isas.sort(key=lambda isa: (isa.priority, isa.name))
     check(isas)
     return {isa.name: isa for isa in isas}
@@ -142,6 +148,16 @@ def _check_pack(machine: Machine, isas: Mapping[str, Isa]) -> None:
         )
     if machine.tile is None or machine.tile.sizes[-1] != 1:
         raise DescriptorError(f"isa_specs/{machine.name}.py: packed kernels need a tile whose last size is 1")
+    pairs = machine.tile.pairs
+    if pairs is not None and _layout(pairs) != _layout(machine.pack.dot):
+        raise DescriptorError(
+            f"isa_specs/{machine.name}.py: tile.pairs reads another packed layout than pack.dot"
+        )
+
+
+def _layout(dot: Dot) -> tuple[int, int, int, int]:
+    """What decides where the bytes of packed weights lie and what they hold."""
+    return dot.group, dot.step, dot.q8_offset, dot.q4_xor
 
 
 def _check_ops(machine: Machine, isas: Mapping[str, Isa]) -> None:

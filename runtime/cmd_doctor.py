@@ -61,10 +61,10 @@ def describe(facts: dict[str, Any]) -> str:
         "",
         "ISAs:",
     ]
-    for isa in facts["isas"]:
+    for isa in sorted(facts["isas"], key=lambda isa: not isa["usable"]):
         mark = "*" if isa["name"] == facts["best"] else " "
-        verdict = "usable" if isa["usable"] else f"lacks {isa['missing']}"
-        lines.append(f"  {mark} {isa['name']:<14}{verdict:<24}{isa['about']}")
+        verdict = "usable" if isa["usable"] else f"needs {isa['missing']}"
+        lines.append(f"  {mark} {isa['name']:<14}{verdict:<36}{isa['about']}")
     compiler, kept = facts["zig"], facts["cache"]
     lines += ["", f"zig {compiler['version']} ({compiler['command']}), target {compiler['target']}"]
     lines.append(f"cache {kept['path']}")

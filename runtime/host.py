@@ -32,7 +32,7 @@ def survey() -> tuple[HostIsa, ...]:
 
     def missing(facts: IsaFacts) -> str | None:
         if facts.mcpu is None:
-            return f"another kind of CPU ({facts.family})"
+            return f"another CPU family ({facts.family})"
         for feature in facts.features:
             if probe.ml_cpu_has(feature.encode()):
                 title = probe.ml_cpu_title(feature.encode())
@@ -50,6 +50,6 @@ def choose(name: str | None = None) -> IsaFacts:
     for isa in found:
         if isa.facts.name == name:
             if isa.missing:
-                raise IsaError(f"this CPU cannot run {name}: it lacks {isa.missing}")
+                raise IsaError(f"this CPU cannot run {name}, which needs {isa.missing}")
             return isa.facts
     raise UsageError(f"--isa {name}: no such ISA, there are {', '.join(isa.facts.name for isa in found)}")

@@ -71,8 +71,10 @@ def test_scalar_equals_the_reference(name: str, kv: str) -> None:
     assert np.array_equal(got, reference(model(name), 40, kv))
 
 
-@pytest.mark.parametrize("isa", [isa for isa in usable_isas() if isa in UNFUSED])
+@pytest.mark.parametrize("isa", UNFUSED)
 def test_unfused_isas_equal_the_reference(isa: str) -> None:
+    if isa not in usable_isas():
+        pytest.skip(f"this CPU does not run {isa}")
     for name in ("wide", "q4_f16_scales", "qwen3", "mixed_shared"):
         with Engine(model(name), isa=isa, batch=16) as engine:
             assert np.array_equal(engine.logits(tokens(40)), reference(model(name), 40, "f32")), name
@@ -328,7 +330,10 @@ def test_what_is_not_there_yet_is_refused_by_name(
 def test_what_can_never_fit_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "long.mlb"
     write_random(path, header("llama", max_seq=1 << 24))
-    with pytest.raises(OutOfMemoryError, match=r"long.mlb: needs .* GB .* this machine has .* GB"):
+    with pytest.raises(
+        OutOfMemoryError,
+        match=r"long.mlb: needs .* GB .* keys and values of 68719476736 positions .* this machine has .* GB",
+    ):
         Engine(path, sequences=4096, context=1 << 24)
 
 

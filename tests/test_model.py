@@ -282,7 +282,7 @@ def test_a_cpu_without_the_feature_is_refused(path: Path, monkeypatch: pytest.Mo
     found = host.survey()
     less = (*found[:-1], host.HostIsa(found[-1].facts, "AVX-9000"))
     monkeypatch.setattr(host, "survey", lambda: less)
-    with pytest.raises(IsaError, match=f"this CPU cannot run {found[-1].facts.name}: it lacks AVX-9000"):
+    with pytest.raises(IsaError, match=f"this CPU cannot run {found[-1].facts.name}, which needs AVX-9000"):
         Model.load(path, isa=found[-1].facts.name)
 
 

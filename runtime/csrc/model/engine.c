@@ -156,10 +156,11 @@ static ml_status check_memory(const ml_engine *e, uint64_t weights, ml_error *er
         return ML_OK;
     return ml_fail(
         error, ML_E_NOMEM,
-        "%s: needs %.1f GB (weights %.1f, activations %.1f, keys and values of %d positions %.1f), this "
+        "%s: needs %.1f GB (weights %.1f, activations %.1f, keys and values of %lld positions %.1f), this "
         "machine has %.1f GB",
         e->model.path, 1e-9 * (double)needed, 1e-9 * (double)weights, 1e-9 * (double)e->info.arena_bytes,
-        e->options.context * e->options.sequences, 1e-9 * (double)e->info.kv_bytes, 1e-9 * (double)total);
+        (long long)e->options.context * e->options.sequences, 1e-9 * (double)e->info.kv_bytes,
+        1e-9 * (double)total);
 }
 
 static ml_status allocate(ml_engine *e, const ml_options *options, ml_error *error)
