@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Body = Callable[["Lanes"], str]
+BlockBody = Callable[["Lanes", list[str]], str]
 
 
 class Loop(Protocol):
@@ -18,6 +19,9 @@ class Loop(Protocol):
 
     def each(self, vector: Lanes, scalar: Lanes, i: str, n: str, body: Body) -> str:
         """C code that runs `body` for all indices 0 <= i < n."""
+
+    def blocks(self, vector: Lanes, scalar: Lanes, i: str, n: str, count: int, body: BlockBody) -> str:
+        """The same with up to `count` vectors at a time: `body` gets the index of each."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,10 @@ class ScalarLoop:
     def each(self, vector: Lanes, scalar: Lanes, i: str, n: str, body: Body) -> str:
         """A plain loop."""
         return f"for (int {i} = 0; {i} < {n}; {i}++) {{\n{body(vector)}\n}}"
+
+    def blocks(self, vector: Lanes, scalar: Lanes, i: str, n: str, count: int, body: BlockBody) -> str:
+        """One at a time."""
+        return self.each(vector, scalar, i, n, lambda lanes: body(lanes, [i]))
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,21 @@ class StripLoop:
             f"int {i} = 0;\n"
             f"for (; {i} + {lanes} <= {n}; {i} += {lanes}) {{\n{body(vector)}\n}}\n"
             f"for (; {i} < {n}; {i}++) {{ /* the rest, one by one */\n{body(scalar)}\n}}"
+        )
+
+    def blocks(self, vector: Lanes, scalar: Lanes, i: str, n: str, count: int, body: BlockBody) -> str:
+        """Whole blocks, single vectors, then a scalar tail; only blocks where n is a multiple of them."""
+        lanes = vector.words.lanes
+        width = lanes * count
+        indices = [f"{i} + {k * lanes}" if k else i for k in range(count)]
+        if n.isdigit() and int(n) % width == 0:
+            return f"for (int {i} = 0; {i} < {n}; {i} += {width}) {{\n{body(vector, indices)}\n}}"
+        single = f"for (; {i} + {lanes} <= {n}; {i} += {lanes}) {{\n{body(vector, [i])}\n}}\n"
+        return (
+            f"int {i} = 0;\n"
+            f"for (; {i} + {width} <= {n}; {i} += {width}) {{\n{body(vector, indices)}\n}}\n"
+            f"{single if count > 1 else ''}"
+            f"for (; {i} < {n}; {i}++) {{ /* the rest, one by one */\n{body(scalar, [i])}\n}}"
         )
 
 
@@ -60,6 +83,10 @@ class PredicatedLoop:
             f"const {self.type} pg = {self.predicate.format(i=i, n=n)};\n{body(vector)}\n}}"
         )
 
+    def blocks(self, vector: Lanes, scalar: Lanes, i: str, n: str, count: int, body: BlockBody) -> str:
+        """One vector at a time: how many fit is not known."""
+        return self.each(vector, scalar, i, n, lambda lanes: body(lanes, [i]))
+
 
 @dataclass(frozen=True)
 class SetLengthLoop:
@@ -74,6 +101,29 @@ class SetLengthLoop:
             f"for (int {i} = 0; {i} < {n};) {{\nconst size_t vl = {taken};\n{body(vector)}\n"
             f"{i} += (int)vl;\n}}"
         )
+
+    def blocks(self, vector: Lanes, scalar: Lanes, i: str, n: str, count: int, body: BlockBody) -> str:
+        """One vector at a time: how many fit is not known."""
+        return self.each(vector, scalar, i, n, lambda lanes: body(lanes, [i]))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A register tile of float products: sums of `queries` times `vectors`, which share loaded vectors.
+
+    Bounded by registers: all sums, the vectors, and one scalar operand stay in them.
+    """
+
+    queries: int
+    vectors: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Queries of the tiles, halved down to 1, so that any number is covered."""
+        sizes = [self.queries]
+        while sizes[-1] > 1:
+            sizes.append(sizes[-1] // 2)
+        return tuple(sizes)
 
 
 @dataclass(frozen=True)
@@ -106,6 +156,7 @@ class F32:
     store_i8: str  # truncated to int8; |x| <= 127
     load_pairs: str  # even elements to {a}, odd ones to {b}, from {p} + 2 * {i}
     store_pairs: str  # the inverse
+    block: Block
     fma: str = ""
     either: str = ""
     implicit: str = ""  # arguments that every helper function takes (a predicate, a vector length)
@@ -239,6 +290,16 @@ class Loops:
     def each(self, i: str, n: str, caller: Body) -> str:
         """C code that runs the call block's body for all 0 <= i < n."""
         return self.vector.words.loop.each(self.vector, self.scalar, i, n, caller)
+
+    def blocks(self, i: str, n: str, caller: BlockBody) -> str:
+        """The same over blocks of vectors, as wide as the machine's register tile."""
+        loop, vectors = self.vector.words.loop, self.vector.words.block.vectors
+        return loop.blocks(self.vector, self.scalar, i, n, vectors, caller)
+
+    @property
+    def block(self) -> Block:
+        """The machine's register tile."""
+        return self.vector.words.block
 
 
 def _operand(expression: str) -> str:

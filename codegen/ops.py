@@ -260,9 +260,15 @@ _TILE = Op(
 
 _VECTOR_SIZES = (1, 4, 15, 16, 31, 32, 33, 100, 1025)
 _VECTOR_CASES: tuple[Sizes, ...] = tuple({"n": n} for n in _VECTOR_SIZES)
-_ATTENTION_CASES: tuple[Sizes, ...] = tuple(
-    {"rows": rows, "n": n, "stride": n + pad}
-    for rows, n, pad in ((1, 2, 0), (3, 16, 5), (5, 64, 64), (64, 80, 0), (7, 128, 128), (2, 33, 1))
+PAGE = 64  # positions per page of the KV cache: ML_PAGE of core/ml.h
+
+_SCORE_CASES: tuple[Sizes, ...] = tuple(
+    {"queries": queries, "n": n, "s_stride": PAGE + pad, "q_stride": n + pad}
+    for queries, n, pad in ((1, 2, 0), (3, 16, 5), (6, 64, 64), (13, 80, 0), (4, 128, 1), (2, 34, 3))
+)
+_WEIGH_CASES: tuple[Sizes, ...] = tuple(
+    {"queries": queries, "rows": rows, "n": n, "y_stride": n + pad, "p_stride": rows + pad}
+    for queries, rows, n, pad in ((1, 1, 2, 0), (3, 5, 16, 5), (6, 64, 64, 64), (13, 64, 80, 0), (4, 7, 128, 1), (2, 9, 34, 3))
 )
 
 
@@ -281,60 +287,60 @@ def _elementwise(name: str, doc: str, target: str, flops: int) -> Op:
     )
 
 
+_QUERIES = _n("queries", "at least 1")
+
+
 def _attention(cache: str) -> tuple[Op, Op]:
-    """The two ops over a KV cache of one type."""
+    """The two ops over a page of a KV cache of one type, for the queries that share it."""
     element = {"f32": "float", "f16": "uint16_t", "q8": "int8_t"}[cache]
     size = {"f32": 4, "f16": 2, "q8": 1}[cache]
     data = {"f32": "f32", "f16": "f16", "q8": "quants"}[cache]
     scaled = cache == "q8"
     lanes = frozenset({"f32", "f16"} if cache == "f16" else {"f32"})
-    query = (
-        (Arg("const int8_t *", "q", "in", "n", "quants"), _value("dq", "the query's scale"))
-        if scaled
-        else (_f("q", "in", "n", "one query head"),)
-    )
+    queries = "(queries - 1) * q_stride + n"
+    order = "position after position" if scaled else "dimension after dimension, a lane owns a position"
     scores = Op(
         name=f"dot_{cache}",
-        doc=f"Scores: s[t] = q . k[t] over {cache} rows.",
+        doc=f"Scores s[query][position] = q[query] . k[position] over one page of {cache} keys.",
         args=(
-            _f("s", "out", "rows", "scores"),
-            *query,
-            Arg(
-                f"const {element} *", "k", "in", "(rows - 1) * stride + n", data, "strided rows of the cache"
-            ),
-            *((_f("dk", "in", "rows", "one scale per row", "scales"),) if scaled else ()),
-            _STRIDE,
-            _n("rows"),
+            _f("s", "out", f"(queries - 1) * s_stride + {PAGE}", "scores of the whole page"),
+            Arg("size_t", "s_stride", "size", doc="floats from one query's scores to the next"),
+            Arg("const int8_t *", "q", "in", queries, "quants") if scaled else _f("q", "in", queries),
+            *((_f("dq", "in", "queries", "one scale per query", "scales"),) if scaled else ()),
+            Arg("size_t", "q_stride", "size", doc="elements from one query to the next"),
+            _QUERIES,
+            Arg(f"const {element} *", "k", "in", f"{PAGE} * n", data, f"the page's keys, {order}"),
+            *((_f("dk", "in", f"{PAGE}", "one scale per position", "scales"),) if scaled else ()),
             _n("n", "head dimension"),
         ),
-        needs=frozenset({"rowdot"}) if scaled else lanes | {"reduce"},
+        needs=frozenset({"rowdot"}) if scaled else lanes,
         template="dot_q8.c.j2" if scaled else "dot.c.j2",
         params={"cache": cache},
-        cases=_ATTENTION_CASES,
-        bench=({"rows": 64, "n": 64, "stride": 64},),
-        flops="2 * rows * n",
-        bytes=f"{size} * rows * n",
+        cases=_SCORE_CASES,
+        bench=({"queries": 6, "n": 64, "s_stride": PAGE, "q_stride": 64},),
+        flops=f"2 * {PAGE} * n * queries",
+        bytes=f"{size} * {PAGE} * n",
     )
     weighted_sum = Op(
         name=f"axpy_{cache}",
-        doc=f"Weighted sum: y += sum of p[t] v[t] over {cache} rows, in increasing t.",
+        doc=f"Weighted sums y[query] += p[query][t] v[t] over rows of {cache} values, in increasing t.",
         args=(
-            _f("y", "inout", "n"),
-            _f("p", "in", "rows", "probabilities"),
-            Arg(
-                f"const {element} *", "v", "in", "(rows - 1) * stride + n", data, "strided rows of the cache"
-            ),
-            *((_f("dv", "in", "rows", "one scale per row", "scales"),) if scaled else ()),
-            _STRIDE,
+            _f("y", "inout", "(queries - 1) * y_stride + n"),
+            Arg("size_t", "y_stride", "size", doc="floats from one query's sum to the next"),
+            _f("p", "in", "(queries - 1) * p_stride + rows", "weights"),
+            Arg("size_t", "p_stride", "size", doc="floats from one query's weights to the next"),
+            _QUERIES,
+            Arg(f"const {element} *", "v", "in", "rows * n", data, "position after position"),
+            *((_f("dv", "in", "rows", "one scale per position", "scales"),) if scaled else ()),
             _n("rows"),
             _n("n", "head dimension"),
         ),
         needs=lanes,
         template="axpy.c.j2",
         params={"cache": cache},
-        cases=_ATTENTION_CASES,
-        bench=({"rows": 64, "n": 64, "stride": 64},),
-        flops="2 * rows * n",
+        cases=_WEIGH_CASES,
+        bench=({"queries": 6, "rows": PAGE, "n": 64, "y_stride": 64, "p_stride": PAGE},),
+        flops="2 * rows * n * queries",
         bytes=f"{size} * rows * n",
     )
     return scores, weighted_sum

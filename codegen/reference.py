@@ -262,31 +262,33 @@ def rope(
     return turned(q), turned(k)
 
 
-# --- Attention: rows of a cache
+# --- Attention: one page of a cache, several queries
 
 
 def dot_f32(q: F32, k: F32, *, fused: bool) -> F32:
-    """s[t] = q . k[t], canonical order."""
-    return fold16_dot(q, k, fused=fused)
+    """Scores [queries, positions] of q [queries, n] and keys k [n, positions], dimensions in increasing order."""
+    s = np.zeros((len(q), k.shape[1]), np.float32)
+    for d, row in enumerate(k):
+        s = madd(q[:, d, None], row, s, fused=fused)
+    return s
 
 
 def dot_f16(q: F32, k: NDArray[Any], *, fused: bool) -> F32:
-    """The same with half-precision rows (float16, or their bits as uint16)."""
-    return fold16_dot(q, f32(k.view(np.float16)), fused=fused)
+    """The same with half-precision keys (float16, or their bits as uint16)."""
+    return dot_f32(q, f32(k.view(np.float16)), fused=fused)
 
 
 @np.errstate(all="ignore")
-def dot_q8(q: I8, dq: float, k: I8, dk: F32, *, fused: bool) -> F32:
-    """s[t] = (q . k[t]) * (dq * dk[t]), the integer dot product exact."""
-    isum = k.astype(np.int32) @ q.astype(np.int32)
-    return f32(isum.astype(np.float32) * (_f(dq) * dk))
+def dot_q8(q: I8, dq: F32, k: I8, dk: F32, *, fused: bool) -> F32:
+    """Scores (q . k) * (dq * dk) of q [queries, n] and keys k [positions, n], the integer dot product exact."""
+    isum = q.astype(np.int32) @ k.astype(np.int32).T
+    return f32(isum.astype(np.float32) * (dq[:, None] * dk))
 
 
 def axpy_f32(y: F32, p: F32, v: F32, *, fused: bool) -> F32:
-    """y + sum of p[t] * v[t], rows in increasing order."""
-    y = y.copy()
-    for weight, row in zip(p, v, strict=True):
-        y = madd(weight, row, y, fused=fused)
+    """y [queries, n] + sum of p[:, t] * v[t], rows in increasing order."""
+    for t, row in enumerate(v):
+        y = madd(p[:, t, None], row, y, fused=fused)
     return y
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from krafla.codegen.lanes import F32, StripLoop
+from krafla.codegen.lanes import F32, Block, StripLoop
 
 
-def x86_f32(bits: int, *, select_gt: str, pow2_of_rounded: str, fma: str = "") -> F32:
+def x86_f32(bits: int, *, block: Block, select_gt: str, pow2_of_rounded: str, fma: str = "") -> F32:
     """The words of `bits`-wide vectors; what differs by more than the prefix is passed in."""
     prefix = "_mm" if bits == 128 else f"_mm{bits}"
 
@@ -35,5 +35,6 @@ def x86_f32(bits: int, *, select_gt: str, pow2_of_rounded: str, fma: str = "") -
         store_i8=f"ml_store_i8_{bits}({{p}} + {{i}}, {{x}})",
         load_pairs=f"ml_load_pairs_{bits}({{p}} + 2 * {{i}}, &{{a}}, &{{b}})",
         store_pairs=f"ml_store_pairs_{bits}({{p}} + 2 * {{i}}, {{a}}, {{b}})",
+        block=block,
         fma=fma,
     )

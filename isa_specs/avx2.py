@@ -2,13 +2,14 @@
 
 from krafla.codegen.dots_x86 import X86, MaddubsRow, MaddubsSign
 from krafla.codegen.isa import Isa, Pack, Target
-from krafla.codegen.lanes import F16
+from krafla.codegen.lanes import F16, Block
 from krafla.codegen.reduce import StripReduce
 from krafla.codegen.tiles import VectorTile
 from krafla.codegen.x86_words import x86_f32
 
 F32_WORDS = x86_f32(
     256,
+    block=Block(queries=6, vectors=2),
     fma="_mm256_fmadd_ps({a}, {b}, {c})",
     select_gt="_mm256_blendv_ps({no}, {yes}, _mm256_cmp_ps({a}, {b}, _CMP_GT_OQ))",
     pow2_of_rounded=(

@@ -5,13 +5,14 @@ The chain goes to avx2, not avxvnni: Cascade Lake and Ice Lake have this one but
 
 from krafla.codegen.dots_x86 import X86, DpbusdBias, DpbusdSignRow
 from krafla.codegen.isa import Isa, Pack, Target
-from krafla.codegen.lanes import F16
+from krafla.codegen.lanes import F16, Block
 from krafla.codegen.reduce import StripReduce
 from krafla.codegen.tiles import VectorTile
 from krafla.codegen.x86_words import x86_f32
 
 F32_WORDS = x86_f32(
     512,
+    block=Block(queries=6, vectors=4),
     fma="_mm512_fmadd_ps({a}, {b}, {c})",
     select_gt="_mm512_mask_blend_ps(_mm512_cmp_ps_mask({a}, {b}, _CMP_GT_OQ), {no}, {yes})",
     pow2_of_rounded=(

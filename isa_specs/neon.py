@@ -2,7 +2,7 @@
 
 from krafla.codegen.dots_arm import NeonMull, NeonRow
 from krafla.codegen.isa import Isa, Pack, Target
-from krafla.codegen.lanes import F16, F32, StripLoop
+from krafla.codegen.lanes import F16, F32, Block, StripLoop
 from krafla.codegen.reduce import StripReduce
 from krafla.codegen.tiles import VectorTile
 
@@ -30,6 +30,7 @@ F32_WORDS = F32(
     store_i8="ml_store_i8_neon({p} + {i}, {x})",
     load_pairs="ml_load_pairs_neon({p} + 2 * {i}, &{a}, &{b})",
     store_pairs="ml_store_pairs_neon({p} + 2 * {i}, {a}, {b})",
+    block=Block(queries=4, vectors=2),
     fma="vfmaq_f32({c}, {a}, {b})",
     either="ml_madd_neon({a}, {b}, {c})",
 )

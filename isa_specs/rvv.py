@@ -2,7 +2,7 @@
 
 from krafla.codegen.dots_riscv import RvvMacc, RvvRow
 from krafla.codegen.isa import Isa, Pack, Target
-from krafla.codegen.lanes import F16, F32, SetLengthLoop
+from krafla.codegen.lanes import F16, F32, Block, SetLengthLoop
 from krafla.codegen.reduce import SetLengthReduce
 from krafla.codegen.tiles import VectorTile
 
@@ -30,6 +30,7 @@ F32_WORDS = F32(
     store_i8="ml_store_i8_rvv(vl, {p} + {i}, {x})",
     load_pairs="ml_load_pairs_rvv(vl, {p} + 2 * {i}, &{a}, &{b})",
     store_pairs="ml_store_pairs_rvv(vl, {p} + 2 * {i}, {a}, {b})",
+    block=Block(queries=4, vectors=1),
     fma="__riscv_vfmacc_vv_f32m4({c}, {a}, {b}, vl)",
     implicit="vl, ",
     implicit_parameters="size_t vl, ",

@@ -2,7 +2,7 @@
 
 from krafla.codegen.dots import ScalarRowDot
 from krafla.codegen.isa import Isa, Target
-from krafla.codegen.lanes import F16, F32, ScalarLoop
+from krafla.codegen.lanes import F16, F32, Block, ScalarLoop
 from krafla.codegen.reduce import ScalarReduce
 
 F32_WORDS = F32(
@@ -27,6 +27,7 @@ F32_WORDS = F32(
     store_i8="{p}[{i}] = (int8_t)({x})",
     load_pairs="{a} = {p}[2 * {i}];\n{b} = {p}[2 * {i} + 1]",
     store_pairs="{p}[2 * {i}] = {a};\n{p}[2 * {i} + 1] = {b}",
+    block=Block(queries=1, vectors=1),
     either="ml_madd({a}, {b}, {c})",
 )
 

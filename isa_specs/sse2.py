@@ -2,13 +2,14 @@
 
 from krafla.codegen.dots_pairs import EvenOddPairs, PairRow, PairWords
 from krafla.codegen.isa import Isa, Pack, Target
-from krafla.codegen.lanes import F16
+from krafla.codegen.lanes import F16, Block
 from krafla.codegen.reduce import StripReduce
 from krafla.codegen.tiles import VectorTile
 from krafla.codegen.x86_words import x86_f32
 
 F32_WORDS = x86_f32(
     128,
+    block=Block(queries=4, vectors=2),
     select_gt="ml_select_128(_mm_cmpgt_ps({a}, {b}), {yes}, {no})",
     pow2_of_rounded=(
         "_mm_castsi128_ps(_mm_add_epi32(_mm_slli_epi32(_mm_castps_si128({x}), 23), _mm_set1_epi32(0x3f800000)))"

@@ -2,7 +2,7 @@
 
 from krafla.codegen.dots_arm import SveRow
 from krafla.codegen.isa import Isa, Target
-from krafla.codegen.lanes import F16, F32, PredicatedLoop
+from krafla.codegen.lanes import F16, F32, Block, PredicatedLoop
 from krafla.codegen.reduce import PredicatedReduce
 
 _PREDICATE = "svwhilelt_b32_s32({i}, {n})"
@@ -34,6 +34,7 @@ F32_WORDS = F32(
     store_i8="svst1b_s32(pg, {p} + {i}, svcvt_s32_f32_x(pg, {x}))",
     load_pairs="ml_load_pairs_sve(pg, {p} + 2 * {i}, &{a}, &{b})",
     store_pairs="svst2_f32(pg, {p} + 2 * {i}, svcreate2_f32({a}, {b}))",
+    block=Block(queries=8, vectors=1),
     fma="svmla_f32_x(pg, {c}, {a}, {b})",
     implicit="pg, ",
     implicit_parameters="svbool_t pg, ",

@@ -2,7 +2,7 @@
 
 from krafla.codegen.dots_pairs import EvenOddPairs, PairRow, PairWords
 from krafla.codegen.isa import Isa, Pack, Target
-from krafla.codegen.lanes import F16, F32, StripLoop
+from krafla.codegen.lanes import F16, F32, Block, StripLoop
 from krafla.codegen.reduce import StripReduce
 from krafla.codegen.tiles import VectorTile
 
@@ -28,6 +28,7 @@ F32_WORDS = F32(
     store_i8="ml_store_i8_wasm({p} + {i}, {x})",
     load_pairs="ml_load_pairs_wasm({p} + 2 * {i}, &{a}, &{b})",
     store_pairs="ml_store_pairs_wasm({p} + 2 * {i}, {a}, {b})",
+    block=Block(queries=4, vectors=2),
 )
 
 PAIR_WORDS = PairWords(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from krafla.codegen import reference, registry
 from krafla.codegen.dots import Dot
 from krafla.codegen.isa import Isa, Machine
-from krafla.codegen.ops import BY_NAME, OPS, Arg, Op, Sizes
+from krafla.codegen.ops import BY_NAME, OPS, PAGE, Arg, Op, Sizes
 from krafla.codegen.render import Renderer
 from tests import native
 
@@ -359,16 +359,41 @@ def expected(op: Op, given: Inputs, *, fused: bool) -> dict[str, Array]:
         if "wq" in given and "tokens" not in given
         else given
     )
-    if "stride" in given:
-        cache_name = "k" if "k" in given else "v"
-        cells, item = given[cache_name], given[cache_name].itemsize
-        shape, strides = (given["rows"], given["n"]), (given["stride"] * item, item)
-        view = {**given, cache_name: np.lib.stride_tricks.as_strided(cells, shape, strides)}
+    if "queries" in given:
+        return _expected_attention(op, given, fused=fused)
     wanted = [name for name in inspect.signature(op.reference).parameters if name != "fused"]
     results = op.reference(**{name: view[name] for name in wanted}, fused=fused)
     names = [arg.name for arg in op.args if arg.role in ("out", "inout")]
     outputs = dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
     return {"y": only_rows(outputs["y"], given)} if "wq" in given else outputs
+
+
+def _expected_attention(op: Op, given: Inputs, *, fused: bool) -> dict[str, Array]:
+    """The outputs over a page: rows of the queries lie a stride apart, keys as the op's cache stores them."""
+    count, n = given["queries"], given["n"]
+    scores = op.name.startswith("dot")
+    name = "s" if scores else "y"
+    width = PAGE if scores else n
+    if scores:
+        keys = given["k"].reshape(PAGE, n) if "dk" in given else given["k"].reshape(n, PAGE)
+        scales = (given["dk"],) if "dk" in given else ()
+        queries = _rows_apart(given["q"], count, n, given["q_stride"])
+        result = op.reference(queries, *((given["dq"],) if scales else ()), keys, *scales, fused=fused)
+        buffer = unwritten(np.float32, (count - 1) * given["s_stride"] + width)
+    else:
+        weights = _rows_apart(given["p"], count, given["rows"], given["p_stride"])
+        scales = (given["dv"],) if "dv" in given else ()
+        before = _rows_apart(given["y"], count, n, given["y_stride"])
+        result = op.reference(before.copy(), weights, given["v"].reshape(-1, n), *scales, fused=fused)
+        buffer = given["y"].copy()
+    _rows_apart(buffer, count, width, given[f"{name}_stride"])[:] = result
+    return {name: buffer}
+
+
+def _rows_apart(cells: Array, rows: int, width: int, stride: int) -> Array:
+    """A view of rows that lie `stride` elements apart."""
+    item = cells.itemsize
+    return np.lib.stride_tricks.as_strided(cells, (rows, width), (stride * item, item))
 
 
 def only_rows(y: Array, given: Inputs) -> Array:

@@ -13,23 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
+from krafla.codegen.registry import load_isas
+
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "runtime" / "csrc"
 CACHE = ROOT / ".pytest_cache" / "native"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 # These run before the CPU is known to have the ISA, so they are compiled without its flags.
 BASELINE_SOURCES = {"isa_check.c", "main_guard.c"}
-# zig's names of the x86 CPUs that the ISAs need; kept here so that a wrong descriptor cannot hide itself.
-_AVX2 = "x86_64+ssse3+sse4_1+avx2+fma+f16c"
-CPUS = {
-    "scalar": "x86_64",
-    "sse2": "x86_64",
-    "sse41": "x86_64+ssse3+sse4_1",
-    "avx2": _AVX2,
-    "avxvnni": f"{_AVX2}+avxvnni",
-    "avx512vnni": f"{_AVX2}+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni",
-    "amx_int8": f"{_AVX2}+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+amx_tile+amx_int8",
-}
 
 
 def zig_command() -> list[str]:
@@ -38,12 +29,12 @@ def zig_command() -> list[str]:
 
 
 def target_flags(isa: str) -> list[str]:
-    """Target and CPU: never the compiler's default, which is this machine's CPU."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        assert isa == "scalar", f"{isa} needs an x86-64 machine"
-        return ["-mcpu=baseline"]
-    flags = [f"-mcpu={CPUS[isa]}"]
-    return ["-target", "x86_64-linux-gnu.2.17", *flags] if sys.platform == "linux" else flags
+    """Target and CPU from the descriptor: never the compiler's default, which is this machine's CPU."""
+    architecture = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    targets = [t for t in load_isas()[isa].targets if t.triple.startswith(f"{architecture}-")]
+    assert targets or isa == "scalar", f"{isa} does not run on {architecture}"
+    flags = [f"-mcpu={targets[0].mcpu if targets else 'baseline'}"]
+    return ["-target", f"{architecture}-linux-gnu.2.17", *flags] if sys.platform == "linux" else flags
 
 
 def build_library(

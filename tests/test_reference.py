@@ -207,17 +207,19 @@ def f32(x: object) -> ref.F32:
 
 def test_cache_rows() -> None:
     rng = np.random.default_rng(4)
-    q = rng.standard_normal(48).astype(np.float32)
+    q = rng.standard_normal((3, 48)).astype(np.float32)
     k = rng.standard_normal((7, 48)).astype(np.float16)
+    keys = np.ascontiguousarray(k.T)
     np.testing.assert_array_equal(
-        ref.dot_f16(q, k.view(np.uint16), fused=True), ref.dot_f32(q, f32(k), fused=True)
+        ref.dot_f16(q, keys.view(np.uint16), fused=True), ref.dot_f32(q, f32(keys), fused=True)
     )
-    np.testing.assert_allclose(ref.dot_f16(q, k, fused=False), f32(k) @ q, rtol=1e-4, atol=1e-5)
-    p = rng.random(7).astype(np.float32)
+    np.testing.assert_allclose(ref.dot_f16(q, keys, fused=False), q @ f32(keys), rtol=1e-4, atol=1e-5)
+    p = rng.random((3, 7)).astype(np.float32)
     np.testing.assert_allclose(ref.axpy_f16(q, p, k, fused=False), q + p @ f32(k), rtol=1e-4, atol=1e-5)
     k8, d = rng.integers(-127, 128, (7, 48)).astype(np.int8), rng.random(7).astype(np.float32)
-    expected = (k8.astype(int) @ k8[0].astype(int)).astype(np.float32) * (np.float32(0.25) * d)
-    np.testing.assert_array_equal(ref.dot_q8(k8[0], 0.25, k8, d, fused=True), expected)
+    dq = np.array([0.25, 3, 0], np.float32)
+    expected = (k8[:3].astype(int) @ k8.astype(int).T).astype(np.float32) * (dq[:, None] * d)
+    np.testing.assert_array_equal(ref.dot_q8(k8[:3], dq, k8, d, fused=True), expected)
     np.testing.assert_allclose(
         ref.axpy_q8(q, p, k8, d, fused=True), q + (p * d) @ f32(k8), rtol=1e-4, atol=1e-4
     )

@@ -1,6 +1,6 @@
 /*
  * ml_k_dot_q8_avx2
- * Scores: s[t] = q . k[t] over q8 rows.
+ * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
  * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx2.py (facets: rowdot); do not edit.
  *
@@ -10,7 +10,7 @@
 #include "ml_config.h"
 #include "core/x86_common.h"
 
-static int32_t one_row(const int8_t *q, const int8_t *k, int n)
+static int32_t one_key(const int8_t *q, const int8_t *k, int n)
 {
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i lanes = _mm256_setzero_si256();
@@ -28,9 +28,12 @@ static int32_t one_row(const int8_t *q, const int8_t *k, int n)
     return sum;
 }
 
-void ml_k_dot_q8_avx2(float *s, const int8_t *q, float dq, const int8_t *k, const float *dk, size_t stride,
-                      int rows, int n)
+void ml_k_dot_q8_avx2(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
+                      int queries, const int8_t *k, const float *dk, int n)
 {
-    for (int t = 0; t < rows; t++)
-        s[t] = (float)one_row(q, k + (size_t)t * stride, n) * (dq * dk[t]);
+    for (int t = 0; t < ML_PAGE;
+         t++) /* a key stays in registers or in the first-level cache for all queries */
+        for (int i = 0; i < queries; i++)
+            s[(size_t)i * s_stride + (size_t)t] =
+                (float)one_key(q + (size_t)i * q_stride, k + t * n, n) * (dq[i] * dk[t]);
 }

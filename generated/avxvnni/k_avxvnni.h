@@ -64,9 +64,9 @@ void ml_k_tile_q8_avxvnni(int8_t *xt, float *xdt, int32_t *xst, const int8_t *xq
                           const int32_t *xs, int cols, int tokens);
 #define ML_HAS_TILE_Q8_AVXVNNI 1
 
-/* Scores: s[t] = q . k[t] over q8 rows. */
-void ml_k_dot_q8_avxvnni(float *s, const int8_t *q, float dq, const int8_t *k, const float *dk, size_t stride,
-                         int rows, int n);
+/* Scores s[query][position] = q[query] . k[position] over one page of q8 keys. */
+void ml_k_dot_q8_avxvnni(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
+                         int queries, const int8_t *k, const float *dk, int n);
 #define ML_HAS_DOT_Q8_AVXVNNI 1
 
 #endif

@@ -1,43 +1,102 @@
 /*
  * ml_k_dot_f32_neon
- * Scores: s[t] = q . k[t] over f32 rows.
+ * Scores s[query][position] = q[query] . k[position] over one page of f32 keys.
  *
- * Written by krafla-gen from templates/dot.c.j2 and isa_specs/neon.py (facets: f32, reduce); do not edit.
+ * Written by krafla-gen from templates/dot.c.j2 and isa_specs/neon.py (facets: f32); do not edit.
  */
 #include "ml_config.h"
 #include "core/arm_common.h"
 
-static float one_row(const float *q, const float *k, int n)
+/* 4 queries share the page's keys; a lane owns a position, so there are no horizontal sums. */
+static void queries_4(float *s, size_t s_stride, const float *q, size_t q_stride, const float *k, int n)
 {
-    float32x4_t p0 = vdupq_n_f32(0.0f);
-    float32x4_t p1 = vdupq_n_f32(0.0f);
-    float32x4_t p2 = vdupq_n_f32(0.0f);
-    float32x4_t p3 = vdupq_n_f32(0.0f);
-    int i = 0;
-    for (; i + 16 <= n; i += 16) {
-        p0 = ml_madd_neon(vld1q_f32(q + i), vld1q_f32(k + i), p0);
-        p1 = ml_madd_neon(vld1q_f32(q + (i + 4)), vld1q_f32(k + (i + 4)), p1);
-        p2 = ml_madd_neon(vld1q_f32(q + (i + 8)), vld1q_f32(k + (i + 8)), p2);
-        p3 = ml_madd_neon(vld1q_f32(q + (i + 12)), vld1q_f32(k + (i + 12)), p3);
+    for (int t = 0; t < 64; t += 8) {
+        float32x4_t sum0_0 = vdupq_n_f32(0.0f);
+        float32x4_t sum0_1 = vdupq_n_f32(0.0f);
+        float32x4_t sum1_0 = vdupq_n_f32(0.0f);
+        float32x4_t sum1_1 = vdupq_n_f32(0.0f);
+        float32x4_t sum2_0 = vdupq_n_f32(0.0f);
+        float32x4_t sum2_1 = vdupq_n_f32(0.0f);
+        float32x4_t sum3_0 = vdupq_n_f32(0.0f);
+        float32x4_t sum3_1 = vdupq_n_f32(0.0f);
+        for (int d = 0; d < n; d++) {
+            const float32x4_t k0 = vld1q_f32((k + d * ML_PAGE) + t);
+            const float32x4_t k1 = vld1q_f32((k + d * ML_PAGE) + (t + 4));
+            const float32x4_t q0 = vdupq_n_f32(q[d]);
+            sum0_0 = ml_madd_neon(q0, k0, sum0_0);
+            sum0_1 = ml_madd_neon(q0, k1, sum0_1);
+            const float32x4_t q1 = vdupq_n_f32(q[q_stride + (size_t)d]);
+            sum1_0 = ml_madd_neon(q1, k0, sum1_0);
+            sum1_1 = ml_madd_neon(q1, k1, sum1_1);
+            const float32x4_t q2 = vdupq_n_f32(q[2 * q_stride + (size_t)d]);
+            sum2_0 = ml_madd_neon(q2, k0, sum2_0);
+            sum2_1 = ml_madd_neon(q2, k1, sum2_1);
+            const float32x4_t q3 = vdupq_n_f32(q[3 * q_stride + (size_t)d]);
+            sum3_0 = ml_madd_neon(q3, k0, sum3_0);
+            sum3_1 = ml_madd_neon(q3, k1, sum3_1);
+        }
+        vst1q_f32(s + t, sum0_0);
+        vst1q_f32(s + (t + 4), sum0_1);
+        vst1q_f32((s + s_stride) + t, sum1_0);
+        vst1q_f32((s + s_stride) + (t + 4), sum1_1);
+        vst1q_f32((s + 2 * s_stride) + t, sum2_0);
+        vst1q_f32((s + 2 * s_stride) + (t + 4), sum2_1);
+        vst1q_f32((s + 3 * s_stride) + t, sum3_0);
+        vst1q_f32((s + 3 * s_stride) + (t + 4), sum3_1);
     }
-    float sum;
-    if (i == n) {
-        sum = ml_fold16_neon(p0, p1, p2, p3);
-    } else {
-        float partial[16];
-        vst1q_f32(partial, p0);
-        vst1q_f32(partial + 4, p1);
-        vst1q_f32(partial + 8, p2);
-        vst1q_f32(partial + 12, p3);
-        for (; i < n; i++)
-            partial[i & 15] = ml_madd(q[i], k[i], partial[i & 15]);
-        sum = ml_fold16(partial);
-    }
-    return sum;
 }
 
-void ml_k_dot_f32_neon(float *s, const float *q, const float *k, size_t stride, int rows, int n)
+/* 2 queries share the page's keys; a lane owns a position, so there are no horizontal sums. */
+static void queries_2(float *s, size_t s_stride, const float *q, size_t q_stride, const float *k, int n)
 {
-    for (int t = 0; t < rows; t++)
-        s[t] = one_row(q, k + (size_t)t * stride, n);
+    for (int t = 0; t < 64; t += 8) {
+        float32x4_t sum0_0 = vdupq_n_f32(0.0f);
+        float32x4_t sum0_1 = vdupq_n_f32(0.0f);
+        float32x4_t sum1_0 = vdupq_n_f32(0.0f);
+        float32x4_t sum1_1 = vdupq_n_f32(0.0f);
+        for (int d = 0; d < n; d++) {
+            const float32x4_t k0 = vld1q_f32((k + d * ML_PAGE) + t);
+            const float32x4_t k1 = vld1q_f32((k + d * ML_PAGE) + (t + 4));
+            const float32x4_t q0 = vdupq_n_f32(q[d]);
+            sum0_0 = ml_madd_neon(q0, k0, sum0_0);
+            sum0_1 = ml_madd_neon(q0, k1, sum0_1);
+            const float32x4_t q1 = vdupq_n_f32(q[q_stride + (size_t)d]);
+            sum1_0 = ml_madd_neon(q1, k0, sum1_0);
+            sum1_1 = ml_madd_neon(q1, k1, sum1_1);
+        }
+        vst1q_f32(s + t, sum0_0);
+        vst1q_f32(s + (t + 4), sum0_1);
+        vst1q_f32((s + s_stride) + t, sum1_0);
+        vst1q_f32((s + s_stride) + (t + 4), sum1_1);
+    }
+}
+
+/* 1 query against the page's keys; a lane owns a position, so there are no horizontal sums. */
+static void queries_1(float *s, const float *q, const float *k, int n)
+{
+    for (int t = 0; t < 64; t += 8) {
+        float32x4_t sum0_0 = vdupq_n_f32(0.0f);
+        float32x4_t sum0_1 = vdupq_n_f32(0.0f);
+        for (int d = 0; d < n; d++) {
+            const float32x4_t k0 = vld1q_f32((k + d * ML_PAGE) + t);
+            const float32x4_t k1 = vld1q_f32((k + d * ML_PAGE) + (t + 4));
+            const float32x4_t q0 = vdupq_n_f32(q[d]);
+            sum0_0 = ml_madd_neon(q0, k0, sum0_0);
+            sum0_1 = ml_madd_neon(q0, k1, sum0_1);
+        }
+        vst1q_f32(s + t, sum0_0);
+        vst1q_f32(s + (t + 4), sum0_1);
+    }
+}
+
+void ml_k_dot_f32_neon(float *s, size_t s_stride, const float *q, size_t q_stride, int queries,
+                       const float *k, int n)
+{
+    int i = 0;
+    for (; i + 4 <= queries; i += 4)
+        queries_4(s + (size_t)i * s_stride, s_stride, q + (size_t)i * q_stride, q_stride, k, n);
+    for (; i + 2 <= queries; i += 2)
+        queries_2(s + (size_t)i * s_stride, s_stride, q + (size_t)i * q_stride, q_stride, k, n);
+    for (; i + 1 <= queries; i += 1)
+        queries_1(s + (size_t)i * s_stride, q + (size_t)i * q_stride, k, n);
 }

@@ -69,30 +69,34 @@ void ml_k_rope_neon(float *q, float *k, const float *cos_t, const float *sin_t, 
                     int n_heads, int n_kv_heads);
 #define ML_HAS_ROPE_NEON 1
 
-/* Scores: s[t] = q . k[t] over f32 rows. */
-void ml_k_dot_f32_neon(float *s, const float *q, const float *k, size_t stride, int rows, int n);
+/* Scores s[query][position] = q[query] . k[position] over one page of f32 keys. */
+void ml_k_dot_f32_neon(float *s, size_t s_stride, const float *q, size_t q_stride, int queries,
+                       const float *k, int n);
 #define ML_HAS_DOT_F32_NEON 1
 
-/* Weighted sum: y += sum of p[t] v[t] over f32 rows, in increasing t. */
-void ml_k_axpy_f32_neon(float *y, const float *p, const float *v, size_t stride, int rows, int n);
+/* Weighted sums y[query] += p[query][t] v[t] over rows of f32 values, in increasing t. */
+void ml_k_axpy_f32_neon(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
+                        const float *v, int rows, int n);
 #define ML_HAS_AXPY_F32_NEON 1
 
-/* Scores: s[t] = q . k[t] over f16 rows. */
-void ml_k_dot_f16_neon(float *s, const float *q, const uint16_t *k, size_t stride, int rows, int n);
+/* Scores s[query][position] = q[query] . k[position] over one page of f16 keys. */
+void ml_k_dot_f16_neon(float *s, size_t s_stride, const float *q, size_t q_stride, int queries,
+                       const uint16_t *k, int n);
 #define ML_HAS_DOT_F16_NEON 1
 
-/* Weighted sum: y += sum of p[t] v[t] over f16 rows, in increasing t. */
-void ml_k_axpy_f16_neon(float *y, const float *p, const uint16_t *v, size_t stride, int rows, int n);
+/* Weighted sums y[query] += p[query][t] v[t] over rows of f16 values, in increasing t. */
+void ml_k_axpy_f16_neon(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
+                        const uint16_t *v, int rows, int n);
 #define ML_HAS_AXPY_F16_NEON 1
 
-/* Scores: s[t] = q . k[t] over q8 rows. */
-void ml_k_dot_q8_neon(float *s, const int8_t *q, float dq, const int8_t *k, const float *dk, size_t stride,
-                      int rows, int n);
+/* Scores s[query][position] = q[query] . k[position] over one page of q8 keys. */
+void ml_k_dot_q8_neon(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
+                      int queries, const int8_t *k, const float *dk, int n);
 #define ML_HAS_DOT_Q8_NEON 1
 
-/* Weighted sum: y += sum of p[t] v[t] over q8 rows, in increasing t. */
-void ml_k_axpy_q8_neon(float *y, const float *p, const int8_t *v, const float *dv, size_t stride, int rows,
-                       int n);
+/* Weighted sums y[query] += p[query][t] v[t] over rows of q8 values, in increasing t. */
+void ml_k_axpy_q8_neon(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
+                       const int8_t *v, const float *dv, int rows, int n);
 #define ML_HAS_AXPY_Q8_NEON 1
 
 #endif

@@ -42,9 +42,9 @@ void ml_k_tile_q8_neon_dotprod(int8_t *xt, float *xdt, int32_t *xst, const int8_
                                const int32_t *xs, int cols, int tokens);
 #define ML_HAS_TILE_Q8_NEON_DOTPROD 1
 
-/* Scores: s[t] = q . k[t] over q8 rows. */
-void ml_k_dot_q8_neon_dotprod(float *s, const int8_t *q, float dq, const int8_t *k, const float *dk,
-                              size_t stride, int rows, int n);
+/* Scores s[query][position] = q[query] . k[position] over one page of q8 keys. */
+void ml_k_dot_q8_neon_dotprod(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
+                              int queries, const int8_t *k, const float *dk, int n);
 #define ML_HAS_DOT_Q8_NEON_DOTPROD 1
 
 #endif

@@ -1,18 +1,29 @@
 /*
  * ml_k_axpy_q8_scalar
- * Weighted sum: y += sum of p[t] v[t] over q8 rows, in increasing t.
+ * Weighted sums y[query] += p[query][t] v[t] over rows of q8 values, in increasing t.
  *
  * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/scalar.py (facets: f32); do not edit.
  */
 #include "ml_config.h"
 
-void ml_k_axpy_q8_scalar(float *y, const float *p, const int8_t *v, const float *dv, size_t stride, int rows,
-                         int n)
+/* 1 query weighs the values; sums stay in registers across the rows. */
+static void queries_1(float *y, const float *p, const int8_t *v, const float *dv, int rows, int n)
 {
     for (int j = 0; j < n; j++) {
-        float sum = y[j]; /* stays in a register across the rows */
-        for (int t = 0; t < rows; t++)
-            sum = ml_madd(p[t] * dv[t], (float)(v + (size_t)t * stride)[j], sum);
-        y[j] = sum;
+        float sum0_0 = y[j];
+        for (int t = 0; t < rows; t++) {
+            const float v0 = (float)(v + t * n)[j];
+            const float p0 = p[t] * dv[t];
+            sum0_0 = ml_madd(p0, v0, sum0_0);
+        }
+        y[j] = sum0_0;
     }
+}
+
+void ml_k_axpy_q8_scalar(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
+                         const int8_t *v, const float *dv, int rows, int n)
+{
+    int i = 0;
+    for (; i + 1 <= queries; i += 1)
+        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, dv, rows, n);
 }

@@ -1,26 +1,193 @@
 /*
  * ml_k_axpy_f32_wasm_simd128
- * Weighted sum: y += sum of p[t] v[t] over f32 rows, in increasing t.
+ * Weighted sums y[query] += p[query][t] v[t] over rows of f32 values, in increasing t.
  *
  * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/wasm_simd128.py (facets: f32); do not edit.
  */
 #include "ml_config.h"
 #include "core/wasm_common.h"
 
-void ml_k_axpy_f32_wasm_simd128(float *y, const float *p, const float *v, size_t stride, int rows, int n)
+/* 4 queries share the values; sums stay in registers across the rows. */
+static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride, const float *v, int rows,
+                      int n)
 {
     int j = 0;
+    for (; j + 8 <= n; j += 8) {
+        v128_t sum0_0 = wasm_v128_load(y + j);
+        v128_t sum0_1 = wasm_v128_load(y + (j + 4));
+        v128_t sum1_0 = wasm_v128_load((y + y_stride) + j);
+        v128_t sum1_1 = wasm_v128_load((y + y_stride) + (j + 4));
+        v128_t sum2_0 = wasm_v128_load((y + 2 * y_stride) + j);
+        v128_t sum2_1 = wasm_v128_load((y + 2 * y_stride) + (j + 4));
+        v128_t sum3_0 = wasm_v128_load((y + 3 * y_stride) + j);
+        v128_t sum3_1 = wasm_v128_load((y + 3 * y_stride) + (j + 4));
+        for (int t = 0; t < rows; t++) {
+            const v128_t v0 = wasm_v128_load((v + t * n) + j);
+            const v128_t v1 = wasm_v128_load((v + t * n) + (j + 4));
+            const v128_t p0 = wasm_f32x4_splat(p[t]);
+            sum0_0 = wasm_f32x4_add(wasm_f32x4_mul(p0, v0), sum0_0);
+            sum0_1 = wasm_f32x4_add(wasm_f32x4_mul(p0, v1), sum0_1);
+            const v128_t p1 = wasm_f32x4_splat(p[p_stride + (size_t)t]);
+            sum1_0 = wasm_f32x4_add(wasm_f32x4_mul(p1, v0), sum1_0);
+            sum1_1 = wasm_f32x4_add(wasm_f32x4_mul(p1, v1), sum1_1);
+            const v128_t p2 = wasm_f32x4_splat(p[2 * p_stride + (size_t)t]);
+            sum2_0 = wasm_f32x4_add(wasm_f32x4_mul(p2, v0), sum2_0);
+            sum2_1 = wasm_f32x4_add(wasm_f32x4_mul(p2, v1), sum2_1);
+            const v128_t p3 = wasm_f32x4_splat(p[3 * p_stride + (size_t)t]);
+            sum3_0 = wasm_f32x4_add(wasm_f32x4_mul(p3, v0), sum3_0);
+            sum3_1 = wasm_f32x4_add(wasm_f32x4_mul(p3, v1), sum3_1);
+        }
+        wasm_v128_store(y + j, sum0_0);
+        wasm_v128_store(y + (j + 4), sum0_1);
+        wasm_v128_store((y + y_stride) + j, sum1_0);
+        wasm_v128_store((y + y_stride) + (j + 4), sum1_1);
+        wasm_v128_store((y + 2 * y_stride) + j, sum2_0);
+        wasm_v128_store((y + 2 * y_stride) + (j + 4), sum2_1);
+        wasm_v128_store((y + 3 * y_stride) + j, sum3_0);
+        wasm_v128_store((y + 3 * y_stride) + (j + 4), sum3_1);
+    }
     for (; j + 4 <= n; j += 4) {
-        v128_t sum = wasm_v128_load(y + j); /* stays in a register across the rows */
-        for (int t = 0; t < rows; t++)
-            sum = wasm_f32x4_add(
-                wasm_f32x4_mul(wasm_f32x4_splat(p[t]), wasm_v128_load((v + (size_t)t * stride) + j)), sum);
-        wasm_v128_store(y + j, sum);
+        v128_t sum0_0 = wasm_v128_load(y + j);
+        v128_t sum1_0 = wasm_v128_load((y + y_stride) + j);
+        v128_t sum2_0 = wasm_v128_load((y + 2 * y_stride) + j);
+        v128_t sum3_0 = wasm_v128_load((y + 3 * y_stride) + j);
+        for (int t = 0; t < rows; t++) {
+            const v128_t v0 = wasm_v128_load((v + t * n) + j);
+            const v128_t p0 = wasm_f32x4_splat(p[t]);
+            sum0_0 = wasm_f32x4_add(wasm_f32x4_mul(p0, v0), sum0_0);
+            const v128_t p1 = wasm_f32x4_splat(p[p_stride + (size_t)t]);
+            sum1_0 = wasm_f32x4_add(wasm_f32x4_mul(p1, v0), sum1_0);
+            const v128_t p2 = wasm_f32x4_splat(p[2 * p_stride + (size_t)t]);
+            sum2_0 = wasm_f32x4_add(wasm_f32x4_mul(p2, v0), sum2_0);
+            const v128_t p3 = wasm_f32x4_splat(p[3 * p_stride + (size_t)t]);
+            sum3_0 = wasm_f32x4_add(wasm_f32x4_mul(p3, v0), sum3_0);
+        }
+        wasm_v128_store(y + j, sum0_0);
+        wasm_v128_store((y + y_stride) + j, sum1_0);
+        wasm_v128_store((y + 2 * y_stride) + j, sum2_0);
+        wasm_v128_store((y + 3 * y_stride) + j, sum3_0);
     }
-    for (; j < n; j++) {  /* the rest, one by one */
-        float sum = y[j]; /* stays in a register across the rows */
-        for (int t = 0; t < rows; t++)
-            sum = ml_madd(p[t], (v + (size_t)t * stride)[j], sum);
-        y[j] = sum;
+    for (; j < n; j++) { /* the rest, one by one */
+        float sum0_0 = y[j];
+        float sum1_0 = (y + y_stride)[j];
+        float sum2_0 = (y + 2 * y_stride)[j];
+        float sum3_0 = (y + 3 * y_stride)[j];
+        for (int t = 0; t < rows; t++) {
+            const float v0 = (v + t * n)[j];
+            const float p0 = p[t];
+            sum0_0 = ml_madd(p0, v0, sum0_0);
+            const float p1 = p[p_stride + (size_t)t];
+            sum1_0 = ml_madd(p1, v0, sum1_0);
+            const float p2 = p[2 * p_stride + (size_t)t];
+            sum2_0 = ml_madd(p2, v0, sum2_0);
+            const float p3 = p[3 * p_stride + (size_t)t];
+            sum3_0 = ml_madd(p3, v0, sum3_0);
+        }
+        y[j] = sum0_0;
+        (y + y_stride)[j] = sum1_0;
+        (y + 2 * y_stride)[j] = sum2_0;
+        (y + 3 * y_stride)[j] = sum3_0;
     }
+}
+
+/* 2 queries share the values; sums stay in registers across the rows. */
+static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride, const float *v, int rows,
+                      int n)
+{
+    int j = 0;
+    for (; j + 8 <= n; j += 8) {
+        v128_t sum0_0 = wasm_v128_load(y + j);
+        v128_t sum0_1 = wasm_v128_load(y + (j + 4));
+        v128_t sum1_0 = wasm_v128_load((y + y_stride) + j);
+        v128_t sum1_1 = wasm_v128_load((y + y_stride) + (j + 4));
+        for (int t = 0; t < rows; t++) {
+            const v128_t v0 = wasm_v128_load((v + t * n) + j);
+            const v128_t v1 = wasm_v128_load((v + t * n) + (j + 4));
+            const v128_t p0 = wasm_f32x4_splat(p[t]);
+            sum0_0 = wasm_f32x4_add(wasm_f32x4_mul(p0, v0), sum0_0);
+            sum0_1 = wasm_f32x4_add(wasm_f32x4_mul(p0, v1), sum0_1);
+            const v128_t p1 = wasm_f32x4_splat(p[p_stride + (size_t)t]);
+            sum1_0 = wasm_f32x4_add(wasm_f32x4_mul(p1, v0), sum1_0);
+            sum1_1 = wasm_f32x4_add(wasm_f32x4_mul(p1, v1), sum1_1);
+        }
+        wasm_v128_store(y + j, sum0_0);
+        wasm_v128_store(y + (j + 4), sum0_1);
+        wasm_v128_store((y + y_stride) + j, sum1_0);
+        wasm_v128_store((y + y_stride) + (j + 4), sum1_1);
+    }
+    for (; j + 4 <= n; j += 4) {
+        v128_t sum0_0 = wasm_v128_load(y + j);
+        v128_t sum1_0 = wasm_v128_load((y + y_stride) + j);
+        for (int t = 0; t < rows; t++) {
+            const v128_t v0 = wasm_v128_load((v + t * n) + j);
+            const v128_t p0 = wasm_f32x4_splat(p[t]);
+            sum0_0 = wasm_f32x4_add(wasm_f32x4_mul(p0, v0), sum0_0);
+            const v128_t p1 = wasm_f32x4_splat(p[p_stride + (size_t)t]);
+            sum1_0 = wasm_f32x4_add(wasm_f32x4_mul(p1, v0), sum1_0);
+        }
+        wasm_v128_store(y + j, sum0_0);
+        wasm_v128_store((y + y_stride) + j, sum1_0);
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        float sum0_0 = y[j];
+        float sum1_0 = (y + y_stride)[j];
+        for (int t = 0; t < rows; t++) {
+            const float v0 = (v + t * n)[j];
+            const float p0 = p[t];
+            sum0_0 = ml_madd(p0, v0, sum0_0);
+            const float p1 = p[p_stride + (size_t)t];
+            sum1_0 = ml_madd(p1, v0, sum1_0);
+        }
+        y[j] = sum0_0;
+        (y + y_stride)[j] = sum1_0;
+    }
+}
+
+/* 1 query weighs the values; sums stay in registers across the rows. */
+static void queries_1(float *y, const float *p, const float *v, int rows, int n)
+{
+    int j = 0;
+    for (; j + 8 <= n; j += 8) {
+        v128_t sum0_0 = wasm_v128_load(y + j);
+        v128_t sum0_1 = wasm_v128_load(y + (j + 4));
+        for (int t = 0; t < rows; t++) {
+            const v128_t v0 = wasm_v128_load((v + t * n) + j);
+            const v128_t v1 = wasm_v128_load((v + t * n) + (j + 4));
+            const v128_t p0 = wasm_f32x4_splat(p[t]);
+            sum0_0 = wasm_f32x4_add(wasm_f32x4_mul(p0, v0), sum0_0);
+            sum0_1 = wasm_f32x4_add(wasm_f32x4_mul(p0, v1), sum0_1);
+        }
+        wasm_v128_store(y + j, sum0_0);
+        wasm_v128_store(y + (j + 4), sum0_1);
+    }
+    for (; j + 4 <= n; j += 4) {
+        v128_t sum0_0 = wasm_v128_load(y + j);
+        for (int t = 0; t < rows; t++) {
+            const v128_t v0 = wasm_v128_load((v + t * n) + j);
+            const v128_t p0 = wasm_f32x4_splat(p[t]);
+            sum0_0 = wasm_f32x4_add(wasm_f32x4_mul(p0, v0), sum0_0);
+        }
+        wasm_v128_store(y + j, sum0_0);
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        float sum0_0 = y[j];
+        for (int t = 0; t < rows; t++) {
+            const float v0 = (v + t * n)[j];
+            const float p0 = p[t];
+            sum0_0 = ml_madd(p0, v0, sum0_0);
+        }
+        y[j] = sum0_0;
+    }
+}
+
+void ml_k_axpy_f32_wasm_simd128(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
+                                const float *v, int rows, int n)
+{
+    int i = 0;
+    for (; i + 4 <= queries; i += 4)
+        queries_4(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
+    for (; i + 2 <= queries; i += 2)
+        queries_2(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
+    for (; i + 1 <= queries; i += 1)
+        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, rows, n);
 }

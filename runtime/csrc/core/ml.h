@@ -31,6 +31,8 @@
 
 /* Weights and activations are quantized in blocks of this many consecutive values. */
 #define ML_BLOCK 32
+/* Positions per page of the KV cache: also the block in which attention walks it. */
+#define ML_PAGE 64
 /* Arrays in files and buffers start at multiples of this many bytes. */
 #define ML_ALIGN 64
 

@@ -4,18 +4,8 @@
 #include "matvec.h"
 #include "ml_config.h"
 
-/* Queries that walk the cache together. */
-enum { MAX_QUERIES = 8 };
-
-typedef struct query {
-    const float *q;
-    float *out;
-    float *scores;        /* of positions first..position */
-    const int8_t *quants; /* of q, for the Q8 cache */
-    float scale;
-    int first;
-    int end; /* the query's position + 1 */
-} query;
+/* Queries that walk the cache together: enough of them that a page is read far less often than used. */
+enum { MAX_QUERIES = 24 };
 
 typedef struct task {
     int kv_head;
@@ -25,18 +15,34 @@ typedef struct task {
     int n_heads;
 } task;
 
+/* What one task works on: query i is head i % n_heads of row i / n_heads. */
+typedef struct block {
+    const ml_attention *a;
+    const task *t;
+    int n;
+    int first_page;
+    float *queries;
+    float *sums;
+    float *scores; /* position p of query i: [i * score_stride + p - first_page * ML_KV_PAGE] */
+    int8_t *quants;
+    float quant_scales[MAX_QUERIES];
+} block;
+
 static size_t score_stride(int context)
 {
-    return ((size_t)context + 15) / 16 * 16;
+    /* Whole pages, and one line more so that queries do not share cache sets. */
+    return ((size_t)context + ML_KV_PAGE - 1) / ML_KV_PAGE * ML_KV_PAGE + 16;
 }
 
 void ml_attention_carve(ml_attention_scratch *scratch, ml_arena *arena, int workers, int context,
                         int head_dim)
 {
-    scratch->scores_per_worker = MAX_QUERIES * score_stride(context);
-    scratch->quants_per_worker = MAX_QUERIES * ((size_t)head_dim + ML_ALIGN);
-    scratch->scores = ml_arena_take(arena, (size_t)workers, scratch->scores_per_worker * sizeof(float));
-    scratch->quants = ml_arena_take(arena, (size_t)workers, scratch->quants_per_worker);
+    size_t queries = (size_t)workers * MAX_QUERIES;
+    *scratch = (ml_attention_scratch){.head_dim = (size_t)head_dim, .score_stride = score_stride(context)};
+    scratch->queries = ml_arena_take(arena, queries, scratch->head_dim * sizeof(float));
+    scratch->sums = ml_arena_take(arena, queries, scratch->head_dim * sizeof(float));
+    scratch->scores = ml_arena_take(arena, queries, scratch->score_stride * sizeof(float));
+    scratch->quants = ml_arena_take(arena, queries, scratch->head_dim);
 }
 
 static int first_visible(const ml_attention *a, int position)
@@ -44,109 +50,131 @@ static int first_visible(const ml_attention *a, int position)
     return a->window > 0 && position >= a->window ? position + 1 - a->window : 0;
 }
 
-/* The positions of a page that a query sees: [*from, *to) within the page; false if none. */
-static bool visible_part(const query *q, int page, int *from, int *to)
+/* The positions of a page that a row sees: [*from, *to) within the page; false if none. */
+static bool visible_part(const ml_attention *a, int row, int page, int *from, int *to)
 {
-    int start = page * ML_KV_PAGE;
-    *from = q->first > start ? q->first - start : 0;
-    *to = q->end - start < ML_KV_PAGE ? q->end - start : ML_KV_PAGE;
+    int start = page * ML_KV_PAGE, first = first_visible(a, a->rows[row].position);
+    int end = a->rows[row].position + 1;
+    *from = first > start ? first - start : 0;
+    *to = end - start < ML_KV_PAGE ? end - start : ML_KV_PAGE;
     return *from < *to;
 }
 
-/* Positions [from, to) of a page for one query. */
-static void score(const ml_kv_layout *layout, const query *q, float *scores, const unsigned char *keys,
-                  const float *scales, int from, int to)
+/* Where a query's head lies in the inputs and outputs. */
+static size_t place_of(const block *b, int i)
 {
-    size_t stride = (size_t)layout->head_dim, at = (size_t)from * stride;
-    int rows = to - from, dim = layout->head_dim;
-    if (layout->type == ML_KV_F32)
-        ml_k_dot_f32(scores, q->q, (const float *)(const void *)keys + at, stride, rows, dim);
-    else if (layout->type == ML_KV_F16)
-        ml_k_dot_f16(scores, q->q, (const uint16_t *)(const void *)keys + at, stride, rows, dim);
-    else
-        ml_k_dot_q8(scores, q->quants, q->scale, (const int8_t *)keys + at, scales + from, stride, rows, dim);
+    int row = b->t->row + i / b->t->n_heads, head = b->t->head + i % b->t->n_heads;
+    return ((size_t)row * (size_t)b->a->n_heads + (size_t)head) * b->a->scratch->head_dim;
 }
 
-static void add_up(const ml_kv_layout *layout, const query *q, const float *weights,
-                   const unsigned char *values, const float *scales, int from, int to)
-{
-    size_t stride = (size_t)layout->head_dim, at = (size_t)from * stride;
-    int rows = to - from, dim = layout->head_dim;
-    if (layout->type == ML_KV_F32)
-        ml_k_axpy_f32(q->out, weights, (const float *)(const void *)values + at, stride, rows, dim);
-    else if (layout->type == ML_KV_F16)
-        ml_k_axpy_f16(q->out, weights, (const uint16_t *)(const void *)values + at, stride, rows, dim);
-    else
-        ml_k_axpy_q8(q->out, weights, (const int8_t *)values + at, scales + from, stride, rows, dim);
-}
-
-/* Every query of a task meets one page's keys or values. */
-static void visit_page(const ml_attention *a, const query *queries, int n, const task *t, int page, int half)
-{
-    const ml_kv_layout *layout = a->layout;
-    unsigned char *memory = a->pool + (size_t)a->rows[t->row].pages[page] * layout->page_bytes;
-    const unsigned char *elements = ml_kv_elements(layout, memory, a->layer, half, t->kv_head);
-    const float *scales = ml_kv_scales(layout, memory, a->layer, half, t->kv_head);
-    for (int i = 0; i < n; i++) {
-        const query *q = &queries[i];
-        int from, to;
-        if (!visible_part(q, page, &from, &to))
-            continue;
-        float *scores = q->scores + page * ML_KV_PAGE + from - q->first;
-        if (half == ML_KV_KEYS)
-            score(layout, q, scores, elements, scales, from, to);
-        else
-            add_up(layout, q, scores, elements, scales, from, to);
-    }
-}
-
-/* Scores to weights, and an empty sum in place of what may still be the query. */
-static void finish_scores(const ml_attention *a, const query *q)
-{
-    int n = q->end - q->first;
-    for (int i = 0; i < n; i++)
-        q->scores[i] *= a->scale;
-    ml_k_softmax(q->scores, n);
-    memset(q->out, 0, (size_t)a->layout->head_dim * sizeof(float));
-}
-
-static int set_queries(const ml_attention *a, const task *t, int worker, query *queries)
+static void gather_queries(block *b, const ml_attention *a, const task *t, int worker)
 {
     const ml_attention_scratch *scratch = a->scratch;
-    float *scores = scratch->scores + (size_t)worker * scratch->scores_per_worker;
-    int8_t *quants = scratch->quants + (size_t)worker * scratch->quants_per_worker;
-    int dim = a->layout->head_dim, n = 0;
-    for (int row = t->row; row < t->row + t->n_rows; row++) {
-        for (int head = t->head; head < t->head + t->n_heads; head++) {
-            size_t at = ((size_t)row * (size_t)a->n_heads + (size_t)head) * (size_t)dim;
-            size_t slot = (size_t)n;
-            query *q = &queries[n++];
-            *q = (query){.q = a->q + at, .out = a->out + at, .end = a->rows[row].position + 1};
-            q->first = first_visible(a, a->rows[row].position);
-            q->scores = scores + slot * (scratch->scores_per_worker / MAX_QUERIES);
-            if (a->layout->type == ML_KV_Q8) {
-                int8_t *own = quants + slot * (scratch->quants_per_worker / MAX_QUERIES);
-                ml_quantize_head(own, &q->scale, q->q, dim);
-                q->quants = own;
-            }
-        }
+    size_t first = (size_t)worker * MAX_QUERIES, dim = scratch->head_dim;
+    *b = (block){.a = a, .t = t, .n = t->n_rows * t->n_heads};
+    b->first_page = first_visible(a, a->rows[t->row].position) / ML_KV_PAGE;
+    b->queries = scratch->queries + first * dim;
+    b->sums = scratch->sums + first * dim;
+    b->scores = scratch->scores + first * scratch->score_stride;
+    b->quants = scratch->quants + first * dim;
+    for (int i = 0; i < b->n; i++) {
+        float *query = b->queries + (size_t)i * dim;
+        memcpy(query, a->q + place_of(b, i), dim * sizeof(float));
+        if (a->layout->type == ML_KV_Q8)
+            ml_quantize_head(b->quants + (size_t)i * dim, &b->quant_scales[i], query, (int)dim);
     }
-    return n;
+    memset(b->sums, 0, (size_t)b->n * dim * sizeof(float));
+}
+
+static unsigned char *page_memory(const block *b, int page)
+{
+    return b->a->pool + (size_t)b->a->rows[b->t->row].pages[page] * b->a->layout->page_bytes;
+}
+
+/* All queries against a page's keys. Scores of positions that a row does not see are computed, never read. */
+static void score_page(const block *b, int page)
+{
+    const ml_kv_layout *layout = b->a->layout;
+    unsigned char *memory = page_memory(b, page);
+    const unsigned char *keys = ml_kv_elements(layout, memory, b->a->layer, ML_KV_KEYS, b->t->kv_head);
+    float *scores = b->scores + (page - b->first_page) * ML_KV_PAGE;
+    size_t stride = b->a->scratch->score_stride, dim = b->a->scratch->head_dim;
+    if (layout->type == ML_KV_F32)
+        ml_k_dot_f32(scores, stride, b->queries, dim, b->n, (const float *)(const void *)keys, (int)dim);
+    else if (layout->type == ML_KV_F16)
+        ml_k_dot_f16(scores, stride, b->queries, dim, b->n, (const uint16_t *)(const void *)keys, (int)dim);
+    else
+        ml_k_dot_q8(scores, stride, b->quants, b->quant_scales, dim, b->n, (const int8_t *)keys,
+                    ml_kv_scales(layout, memory, b->a->layer, ML_KV_KEYS, b->t->kv_head), (int)dim);
+}
+
+/* Queries [first, first + n) add up positions [from, to) of a page's values. */
+static void weigh(const block *b, int page, int first, int n, int from, int to)
+{
+    const ml_kv_layout *layout = b->a->layout;
+    unsigned char *memory = page_memory(b, page);
+    const unsigned char *values = ml_kv_elements(layout, memory, b->a->layer, ML_KV_VALUES, b->t->kv_head);
+    size_t stride = b->a->scratch->score_stride, dim = b->a->scratch->head_dim, at = (size_t)from * dim;
+    float *sums = b->sums + (size_t)first * dim;
+    const float *weights = b->scores + (size_t)first * stride + (page - b->first_page) * ML_KV_PAGE + from;
+    int rows = to - from;
+    if (layout->type == ML_KV_F32)
+        ml_k_axpy_f32(sums, dim, weights, stride, n, (const float *)(const void *)values + at, rows,
+                      (int)dim);
+    else if (layout->type == ML_KV_F16)
+        ml_k_axpy_f16(sums, dim, weights, stride, n, (const uint16_t *)(const void *)values + at, rows,
+                      (int)dim);
+    else
+        ml_k_axpy_q8(sums, dim, weights, stride, n, (const int8_t *)values + at,
+                     ml_kv_scales(layout, memory, b->a->layer, ML_KV_VALUES, b->t->kv_head) + from, rows,
+                     (int)dim);
+}
+
+/* All rows that see the same part of the page together; at the edges of what they see, each row by itself. */
+static void weigh_page(const block *b, int page)
+{
+    const ml_attention *a = b->a;
+    int heads = b->t->n_heads, first_row = b->t->row, last_row = first_row + b->t->n_rows - 1;
+    int from, to, last_from, last_to;
+    bool same = visible_part(a, first_row, page, &from, &to);
+    same = visible_part(a, last_row, page, &last_from, &last_to) && same;
+    if (same && from == last_from && to == last_to) {
+        weigh(b, page, 0, b->n, from, to);
+        return;
+    }
+    for (int row = first_row; row <= last_row; row++)
+        if (visible_part(a, row, page, &from, &to))
+            weigh(b, page, (row - first_row) * heads, heads, from, to);
+}
+
+/* Scores to weights, for each query over the positions that it sees. */
+static void finish_scores(const block *b)
+{
+    const ml_attention *a = b->a;
+    for (int i = 0; i < b->n; i++) {
+        int position = a->rows[b->t->row + i / b->t->n_heads].position, first = first_visible(a, position);
+        float *scores = b->scores + (size_t)i * a->scratch->score_stride + first - b->first_page * ML_KV_PAGE;
+        int n = position + 1 - first;
+        for (int j = 0; j < n; j++)
+            scores[j] *= a->scale;
+        ml_k_softmax(scores, n);
+    }
 }
 
 static void run_task(const ml_attention *a, const task *t, int worker)
 {
-    query queries[MAX_QUERIES];
-    int n = set_queries(a, t, worker, queries);
+    block b;
+    gather_queries(&b, a, t, worker);
     /* Rows are in order: the first sees the earliest position, the last the latest. */
-    int first = first_visible(a, a->rows[t->row].position) / ML_KV_PAGE;
-    int last = a->rows[t->row + t->n_rows - 1].position / ML_KV_PAGE;
-    for (int page = first; page <= last; page++)
-        visit_page(a, queries, n, t, page, ML_KV_KEYS);
-    for (int i = 0; i < n; i++)
-        finish_scores(a, &queries[i]);
-    for (int page = first; page <= last; page++)
-        visit_page(a, queries, n, t, page, ML_KV_VALUES);
+    int last_page = a->rows[t->row + t->n_rows - 1].position / ML_KV_PAGE;
+    for (int page = b.first_page; page <= last_page; page++)
+        score_page(&b, page);
+    finish_scores(&b);
+    for (int page = b.first_page; page <= last_page; page++)
+        weigh_page(&b, page);
+    for (int i = 0; i < b.n; i++)
+        memcpy(a->out + place_of(&b, i), b.sums + (size_t)i * a->scratch->head_dim,
+               a->scratch->head_dim * sizeof(float));
 }
 
 /* Rows from `row` on that continue one sequence, so that a group's heads for them fill a task. */

@@ -17,12 +17,15 @@ typedef struct ml_query_row {
     int32_t position;
 } ml_query_row;
 
-/* Memory of the workers: scores of several queries over the whole context. */
+/* Memory of each worker: the queries of a task side by side, their sums, and scores over the whole context.
+ */
 typedef struct ml_attention_scratch {
+    float *queries;
+    float *sums;
     float *scores;
-    int8_t *quants;
-    size_t scores_per_worker;
-    size_t quants_per_worker;
+    int8_t *quants; /* of the queries, for the Q8 cache */
+    size_t head_dim;
+    size_t score_stride; /* floats from one query's scores to the next */
 } ml_attention_scratch;
 
 void ml_attention_carve(ml_attention_scratch *scratch, ml_arena *arena, int workers, int context,

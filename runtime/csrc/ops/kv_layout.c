@@ -42,21 +42,28 @@ void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n)
     *scale = largest / 127.0f;
 }
 
+/* Elements between the dimensions of one position, and where its first one is. */
+static size_t element_step(const ml_kv_layout *layout, int half, int slot, size_t *start)
+{
+    bool position_minor = half == ML_KV_KEYS && layout->type != ML_KV_Q8;
+    *start = position_minor ? (size_t)slot : (size_t)slot * (size_t)layout->head_dim;
+    return position_minor ? ML_KV_PAGE : 1;
+}
+
 static void store_head(const ml_kv_layout *layout, unsigned char *page, int layer, int half, int head,
                        int slot, const float *x)
 {
-    int n = layout->head_dim;
-    size_t start = (size_t)slot * (size_t)n;
+    size_t n = (size_t)layout->head_dim, start, step = element_step(layout, half, slot, &start);
     void *elements = ml_kv_elements(layout, page, layer, half, head);
     if (layout->type == ML_KV_F32) {
-        memcpy((float *)elements + start, x, (size_t)n * sizeof *x);
+        for (size_t i = 0; i < n; i++)
+            ((float *)elements)[start + i * step] = x[i];
     } else if (layout->type == ML_KV_F16) {
-        uint16_t *halves = (uint16_t *)elements + start;
-        for (int i = 0; i < n; i++)
-            halves[i] = ml_f32_to_f16(x[i]);
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)elements)[start + i * step] = ml_f32_to_f16(x[i]);
     } else {
         float *scales = ml_kv_scales(layout, page, layer, half, head);
-        ml_quantize_head((int8_t *)elements + start, &scales[slot], x, n);
+        ml_quantize_head((int8_t *)elements + start, &scales[slot], x, layout->head_dim);
     }
 }
 

@@ -1,7 +1,8 @@
 /*
  * kv_layout.h: how a page of cached keys and values lies in memory. A page holds ML_KV_PAGE positions of
- * every layer: [layer][K, V][kv head][position][head_dim] elements, then for Q8 [kv head][position] float
- * scales so that what one head reads of a page is one contiguous block.
+ * every layer: [layer][K, V][kv head] and there [position][head_dim] elements; float and half-precision keys
+ * lie [head_dim][position], so that a lane of a score kernel owns a position. For Q8, [kv head][position]
+ * float scales follow. What one head reads of a page is one contiguous block.
  */
 #ifndef ML_KV_LAYOUT_H
 #define ML_KV_LAYOUT_H
@@ -9,7 +10,7 @@
 #include "../krafla.h"
 
 /* Positions per page: also the block in which attention walks the cache. */
-enum { ML_KV_PAGE = 64 };
+enum { ML_KV_PAGE = ML_PAGE };
 
 typedef struct ml_kv_layout {
     int type; /* ML_KV_* */
@@ -27,7 +28,7 @@ bool ml_kv_layout_init(ml_kv_layout *layout, int type, int n_layers, int n_kv_he
 
 enum { ML_KV_KEYS = 0, ML_KV_VALUES = 1 };
 
-/* The first position's elements of a head. */
+/* The elements of a head. */
 ML_ALWAYS_INLINE unsigned char *ml_kv_elements(const ml_kv_layout *layout, unsigned char *page, int layer,
                                                int half, int head)
 {
