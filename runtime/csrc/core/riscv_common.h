@@ -1,4 +1,5 @@
-/* riscv_common.h: idioms of a few vector instructions that deserve a name. Included by the RISC-V kernels only. */
+/* riscv_common.h: idioms of a few vector instructions that deserve a name. Included by the RISC-V kernels
+ * only. */
 #ifndef ML_RISCV_COMMON_H
 #define ML_RISCV_COMMON_H
 
@@ -51,7 +52,8 @@ ML_ALWAYS_INLINE vfloat32m4_t ml_load_f16_rvv(size_t vl, const uint16_t *p)
     vbool8_t special = __riscv_vmsgtu_vx_u32m4_b8(magnitude, 0x0f7fffff, vl); /* infinity or NaN */
     vfloat32m4_t scaled = __riscv_vfmul_vf_f32m4(__riscv_vreinterpret_v_u32m4_f32m4(magnitude), 0x1p112f, vl);
     vuint32m4_t infinity = __riscv_vor_vx_u32m4(magnitude, 0x7f800000, vl);
-    vuint32m4_t bits = __riscv_vmerge_vvm_u32m4(__riscv_vreinterpret_v_f32m4_u32m4(scaled), infinity, special, vl);
+    vuint32m4_t bits =
+        __riscv_vmerge_vvm_u32m4(__riscv_vreinterpret_v_f32m4_u32m4(scaled), infinity, special, vl);
     return __riscv_vreinterpret_v_u32m4_f32m4(__riscv_vor_vv_u32m4(bits, sign, vl));
 }
 

@@ -1,4 +1,5 @@
-/* wasm_common.h: idioms of a few SIMD instructions that deserve a name. Included by the WebAssembly kernels only. */
+/* wasm_common.h: idioms of a few SIMD instructions that deserve a name. Included by the WebAssembly kernels
+ * only. */
 #ifndef ML_WASM_COMMON_H
 #define ML_WASM_COMMON_H
 
@@ -6,7 +7,8 @@
 
 #include <wasm_simd128.h>
 
-/* Canonical fold of sixteen partials in four registers: by 8, by 4, then inside the last register by 2 and 1. */
+/* Canonical fold of sixteen partials in four registers: by 8, by 4, then inside the last register by 2 and 1.
+ */
 ML_ALWAYS_INLINE float ml_fold16_wasm(v128_t p0, v128_t p1, v128_t p2, v128_t p3)
 {
     v128_t p = wasm_f32x4_add(wasm_f32x4_add(p0, p2), wasm_f32x4_add(p1, p3));
