@@ -42,6 +42,14 @@ def dot(a: F32, b: F32) -> F32:
     return fold16(a * b)
 
 
+def dot_in_order(q: F32, k: F32) -> F32:
+    """Dot product over the last axis, elements added in increasing order (attention scores)."""
+    s = np.zeros(np.broadcast_shapes(q.shape, k.shape)[:-1], np.float32)
+    for d in range(q.shape[-1]):
+        s = q[..., d] * k[..., d] + s
+    return s
+
+
 def exp(x: F32) -> F32:
     """Cephes polynomial; below the smallest normal number 0."""
     with np.errstate(all="ignore"):

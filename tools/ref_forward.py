@@ -342,7 +342,7 @@ class ExactArithmetic(Arithmetic):
     def _scores(self, q: Array, k: Array, dk: Array) -> Array:
         """Scores (positions, kv heads) of one query per KV head."""
         if self.kv != "q8":
-            return exact.dot(q, k)
+            return exact.dot_in_order(q, k)
         quants, d = exact.quantize(q, q.shape[-1])
         return exact.integer_dot(quants, k).astype(np.float32) * (d[..., 0] * dk)
 
