@@ -99,7 +99,6 @@ def _environment() -> jinja2.Environment:
         autoescape=False,
     )
     environment.filters["comment"] = _comment
-    environment.filters["facets"] = lambda needs: ", ".join(sorted(needs))
     return environment
 
 

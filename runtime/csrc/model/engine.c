@@ -79,7 +79,7 @@ static void carve(ml_engine *e)
     b->up = rows_of_floats(arena, o->batch, plan->hidden_dim);
     b->scratch = rows_of_floats(arena, o->threads, plan->widest);
     ml_quantized_carve(&b->quantized, arena, packs(o), o->batch, plan->widest);
-    ml_attention_carve(&b->attention, arena, o->threads, o->context, plan->head_dim);
+    ml_attention_carve(&b->attention, arena, o->threads, o->context, &e->kv.layout);
     b->rows = ml_arena_take(arena, batch, sizeof *b->rows);
     b->tokens = ml_arena_take(arena, batch, sizeof *b->tokens);
     b->wanted = ml_arena_take(arena, batch, sizeof *b->wanted);
