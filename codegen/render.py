@@ -15,6 +15,7 @@ from krafla.codegen import registry
 from krafla.codegen.config import config_header, kernel_header
 from krafla.codegen.isa import Isa, Machine
 from krafla.codegen.lanes import F16, F32, Lanes, Loops
+from krafla.codegen.op_table import op_sizes, op_table
 from krafla.codegen.ops import OPS, Op
 from krafla.codegen.reduce import Reductions
 from krafla.codegen.scan import unused_parameters
@@ -49,6 +50,7 @@ class Renderer:
     def files(self, names: Sequence[str]) -> dict[str, str]:
         """Everything the generator writes for these ISAs: relative path -> unformatted text."""
         written = {"ml_config.h": config_header(self.isas, self.numerics)}
+        written |= {"ml_op_sizes.h": op_sizes(), "ml_ops.c": op_table()}
         for name in names:
             machine = self.machine(name)
             ops = [op for op in OPS if registry.emits(op, machine)]

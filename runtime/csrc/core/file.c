@@ -3,6 +3,9 @@
 #define _GNU_SOURCE /* madvise, fileno */
 #define _FILE_OFFSET_BITS 64
 #endif
+#if defined(__wasi__) && !defined(ML_NO_MMAP)
+#define ML_NO_MMAP /* there is none */
+#endif
 #include "file.h"
 
 #include "arena.h"
@@ -85,7 +88,11 @@ static void delete_file(const char *path)
 
 static unsigned long process_id(void)
 {
+#if defined(__wasi__)
+    return 0; /* there is none */
+#else
     return (unsigned long)getpid();
+#endif
 }
 
 #endif

@@ -82,15 +82,17 @@ ML_ALWAYS_INLINE float ml_float_of(uint32_t bits)
     return x;
 }
 
-/* IEEE half to single precision, exact; subnormals are widened by a power-of-two multiplication. */
+/* IEEE half to single precision, exact. Subnormals go through an integer, so that a unit which flushes them
+ * (ARMv7) agrees. */
 ML_ALWAYS_INLINE float ml_f16_to_f32(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t magnitude = (uint32_t)(half & 0x7fffu) << 13;
-    float scaled = ml_float_of(magnitude) * 0x1p112f; /* rebiases the exponent, also of subnormals */
-    uint32_t bits = ml_bits_of(scaled);
-    if ((half & 0x7c00u) == 0x7c00u)
-        bits = magnitude | 0x7f800000u; /* infinity and NaN keep their payload */
+    uint32_t magnitude = half & 0x7fffu;
+    uint32_t bits = (magnitude << 13) + (112u << 23); /* the exponent with its other bias */
+    if (magnitude < 0x400u)
+        bits = ml_bits_of((float)magnitude * 0x1p-24f);
+    else if (magnitude >= 0x7c00u)
+        bits |= 0x7f800000u; /* infinity and NaN keep their payload */
     return ml_float_of(bits | sign);
 }
 

@@ -25,9 +25,16 @@ ML_ALWAYS_INLINE vfloat32m4_t ml_load_i8_rvv(size_t vl, const int8_t *p)
     return __riscv_vfcvt_f_x_v_f32m4(__riscv_vsext_vf4_i32m4(__riscv_vle8_v_i8m1(p, vl), vl), vl);
 }
 
+/* Rounds to nearest, then takes one off what came out larger: QEMU 7 ends at the conversion that truncates.
+ */
 ML_ALWAYS_INLINE void ml_store_i8_rvv(size_t vl, int8_t *p, vfloat32m4_t x)
 {
-    vint16m2_t words = __riscv_vncvt_x_x_w_i16m2(__riscv_vfcvt_rtz_x_f_v_i32m4(x, vl), vl);
+    vfloat32m4_t magnitude = __riscv_vfabs_v_f32m4(x, vl);
+    vint32m4_t near = __riscv_vfcvt_x_f_v_i32m4(magnitude, vl);
+    vbool8_t larger = __riscv_vmfgt_vv_f32m4_b8(__riscv_vfcvt_f_x_v_f32m4(near, vl), magnitude, vl);
+    vint32m4_t whole = __riscv_vsub_vx_i32m4_mu(larger, near, near, 1, vl);
+    vint32m4_t lanes = __riscv_vneg_v_i32m4_mu(__riscv_vmflt_vf_f32m4_b8(x, 0.0f, vl), whole, whole, vl);
+    vint16m2_t words = __riscv_vncvt_x_x_w_i16m2(lanes, vl);
     __riscv_vse8_v_i8m1(p, __riscv_vncvt_x_x_w_i8m1(words, vl), vl);
 }
 
