@@ -277,6 +277,8 @@ class Model:
             if held != wanted:
                 break
             start += 1
+        # A model with a state may have to go back further.
+        start = self._api.fn.ml_sequence_reachable(self._engine, self._sequence, start)
         kept = self._truncate(start)
         for first in range(start, len(ids), self.config.batch):
             rows = self._rows(ids, first, min(first + self.config.batch, len(ids)), every=False)

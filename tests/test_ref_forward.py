@@ -38,7 +38,8 @@ def test_exact_is_close_to_float(name: str) -> None:
     expected = forward(m, IDS)
     scale = expected.std()
     assert expected.shape == (40, m.header.vocab) and expected.dtype == np.float64
-    for kv, limit in (("f32", 0.04), ("f16", 0.04), ("q8", 0.05)):
+    deep = 2 if m.header.lin_k_heads else 1  # a state adds up the noise of quantized activations
+    for kv, limit in (("f32", 0.04 * deep), ("f16", 0.04 * deep), ("q8", 0.05 * deep)):
         error = forward(m, IDS, "exact", kv) - expected  # type: ignore[arg-type]
         assert math.sqrt((error * error).mean()) < limit * scale
 

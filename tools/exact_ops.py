@@ -103,8 +103,8 @@ def log(x: F32) -> F32:
     # The mantissa from sqrt(1/2) to sqrt(2), the exponent with it.
     shifted = bits - np.int32(0x3F3504F3)
     n = (shifted >> 23).astype(np.float32)
-    m = ((shifted & np.int32(0x7FFFFF)) + np.int32(0x3F3504F3)).view(np.float32) - _ONE
-    y = np.full_like(x, _LOG_POLYNOMIAL[0])
+    m: F32 = ((shifted & np.int32(0x7FFFFF)) + np.int32(0x3F3504F3)).view(np.float32) - _ONE
+    y: F32 = np.full_like(x, _LOG_POLYNOMIAL[0])
     for c in _LOG_POLYNOMIAL[1:]:
         y = y * m + c
     z = m * m

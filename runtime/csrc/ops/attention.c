@@ -1,6 +1,7 @@
 /* attention.c: scores, softmax and weighted sums over pages of 64 positions. */
 #include "attention.h"
 
+#include "elementary.h"
 #include "matvec.h"
 #include "ml_config.h"
 
@@ -198,6 +199,9 @@ static void finish_scores(const block *b)
         int n = position + 1 - first;
         for (int j = 0; j < n; j++)
             scores[j] *= a->scale;
+        if (a->softcap > 0.0f)
+            for (int j = 0; j < n; j++)
+                scores[j] = ml_softcap(scores[j], a->softcap);
         ml_k_softmax(scores, n);
     }
 }

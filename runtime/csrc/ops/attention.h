@@ -42,6 +42,7 @@ typedef struct ml_attention {
     int window; /* positions that one attends to, itself included; 0: all */
     int n_heads;
     float scale;
+    float softcap; /* scores stay below it; 0: none */
     const ml_query_row *rows;
     int n_rows;
     const float *q; /* [row][head][head_dim] */
