@@ -191,7 +191,7 @@ def read_qwen35(config: Config, where: str, settings: Settings) -> None:
 def _a_log(values: F32) -> F32:
     """The file stores -exp(A_log)."""
     if not (values < 0).all():
-        raise FormatError("ssm_a holds a value that is not negative")
+        raise ValueError("holds a value that is not negative")
     return np.log(-values)
 
 

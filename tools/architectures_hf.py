@@ -140,12 +140,12 @@ def read_smollm3_layers(config: Config, where: str, settings: Settings) -> None:
     if rotated is None:
         interval = int(config.get("no_rope_layer_interval", 4))
         rotated = [(i + 1) % interval != 0 for i in range(layers)]
+    _check_types(rotated, "no_rope_layers", (0, 1), where, layers)
     window = config.get("sliding_window") if config.get("use_sliding_window") else None
     types = config.get("layer_types")
     if types is None:
         types = [FULL if rope or window is None else SLIDING for rope in rotated]
     _check_types(types, "layer_types", (SLIDING, FULL), where, layers)
-    _check_types(rotated, "no_rope_layers", (0, 1), where, layers)
     flags = [0 if rope else LAYER_NO_ROPE for rope in rotated]
     if window is not None:
         settings.fields["sliding_window"] = int(window)

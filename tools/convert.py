@@ -264,7 +264,10 @@ class _Copy:
         if self.columns is not None:
             values = values[:, self.columns]
         if self.value:
-            values = self.value(values)
+            try:
+                values = self.value(values)
+            except ValueError as error:
+                raise FormatError(f"{self.origin.where}: {self.origin.name} {error}") from error
         if self.tensor.cols > values.shape[1]:
             values = np.pad(values, ((0, 0), (0, self.tensor.cols - values.shape[1])))
         return values
