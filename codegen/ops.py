@@ -273,7 +273,14 @@ _Q8_SCORE_CASES: tuple[Sizes, ...] = tuple(
 )
 _WEIGH_CASES: tuple[Sizes, ...] = tuple(
     {"queries": queries, "rows": rows, "n": n, "y_stride": n + pad, "p_stride": rows + pad}
-    for queries, rows, n, pad in ((1, 1, 2, 0), (3, 5, 16, 5), (6, 64, 64, 64), (13, 64, 80, 0), (4, 7, 128, 1), (2, 9, 34, 3))
+    for queries, rows, n, pad in (
+        (1, 1, 2, 0),
+        (3, 5, 16, 5),
+        (6, 64, 64, 64),
+        (13, 64, 80, 0),
+        (4, 7, 128, 1),
+        (2, 9, 34, 3),
+    )
 )
 
 
@@ -313,11 +320,22 @@ def _float_keys(element: str, data: str) -> tuple[Arg, ...]:
 
 def _q8_keys() -> tuple[Arg, ...]:
     return (
-        Arg("const int8_t *", "xt", "in", "queries * (n // 32) * x_bytes", "tiled quants", "each from tile_q8"),
+        Arg(
+            "const int8_t *", "xt", "in", "queries * (n // 32) * x_bytes", "tiled quants", "each from tile_q8"
+        ),
         _f("dq", "in", "queries", "one scale per query", "scales"),
-        Arg("const int32_t *", "xs", "in", "queries", "corrections", "sum of each query's corrections for Q8"),
+        Arg(
+            "const int32_t *", "xs", "in", "queries", "corrections", "sum of each query's corrections for Q8"
+        ),
         _QUERIES,
-        Arg("const uint8_t *", "k", "in", f"{PAGE} * n", "packed keys", "positions packed like rows of weights"),
+        Arg(
+            "const uint8_t *",
+            "k",
+            "in",
+            f"{PAGE} * n",
+            "packed keys",
+            "positions packed like rows of weights",
+        ),
         _f("dk", "in", f"{PAGE}", "one scale per position", "scales"),
     )
 
