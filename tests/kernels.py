@@ -359,7 +359,9 @@ def packed_keys(kernels: Kernels, given: Inputs) -> Inputs:
         **given,
         "xt": np.concatenate([one["xt"][:used] for one in tiled]),
         "xs": np.array([one["xst"][: 2 * (n // 32) : 2].sum() for one in tiled], np.int32),
-        "k": reference.pack_q8(given["k"].reshape(PAGE, n), dot.group, dot.step, dot.q8_offset).view(np.uint8),
+        "k": reference.pack_q8(given["k"].reshape(PAGE, n), dot.group, dot.step, dot.q8_offset).view(
+            np.uint8
+        ),
     }
 
 

@@ -24,6 +24,7 @@ from krafla.tools.mlb import (
     layout,
 )
 from krafla.tools.orders import gather, whole_blocks
+from krafla.tools.quantize import dequantize, quantize_q4_0
 from tests.checkpoints import GGUF_NAMES, Weights, safetensors_bytes, to_halves
 from tests.models import header
 
@@ -195,6 +196,18 @@ def test_gemma3(named: bool, tmp_path: Path) -> None:
         extra |= {"attention.sliding_window_pattern": windows, "rope.freq_base_swa": 5e3}
     path = write(tmp_path / "m.gguf", "gemma3", h, renamed(weights, GEMMA_NAMES, h, True), extra)
     assert_holds(path, h, flags, weights)
+
+
+@pytest.mark.parametrize(("asked", "rule"), [(None, "round"), ("round", "round"), ("search", "search")])
+def test_gemma3_is_rounded_unless_asked_otherwise(asked: Any, rule: Any, tmp_path: Path) -> None:
+    h = gemma(n_layers=1, qk_norm=1, rope_theta=1e6, rope_local_theta=1e4)
+    weights = random_weights(h, bytes([LAYER_WINDOW | LAYER_LOCAL_ROPE]))
+    theirs = renamed(weights, GEMMA_NAMES, h, True)
+    theirs["blk.0.ffn_up.weight"] = theirs["blk.0.ffn_up.weight"] * np.linspace(0.3, 1, 64, dtype=np.float32)
+    path = write(tmp_path / "m.gguf", "gemma3", h, theirs, {"attention.sliding_window": 100})
+    convert(path, tmp_path / "m.mlb", Options(type="q4_0", q4_rule=asked, tokenizer=False))
+    expected = dequantize(*quantize_q4_0(theirs["blk.0.ffn_up.weight"], rule=rule))
+    assert np.array_equal(Model(tmp_path / "m.mlb").values("layers.0.w3"), expected)
 
 
 def test_the_largest_gemmas_scale_scores_otherwise(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from krafla.tools.errors import FormatError
 from krafla.tools.mlb import ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, Header
 from krafla.tools.orders import Order, pairs
-from krafla.tools.quantize import F32
+from krafla.tools.quantize import F32, Q4Rule
 
 
 @dataclass
@@ -80,6 +80,7 @@ class Architecture:
     columns: Mapping[str, Order] = field(default_factory=dict)
     times: Mapping[str, int] = field(default_factory=dict)
     values: Mapping[str, Callable[[F32], F32]] = field(default_factory=dict)
+    q4_rule: Q4Rule = "search"  # unless asked otherwise; checkpoints trained for Q4_0 expect rounding
 
     def order(self, name: str, header: Header) -> Order | None:
         """The order of a tensor's rows, if it is not theirs."""

@@ -273,6 +273,7 @@ GGUF: dict[str, Architecture] = {
         defaults={**_GEMMA_DEFAULTS, "rope_theta": 1e6, "rope_local_theta": 1e4},
         readers=(read_gguf_rope, read_gemma_layers(6, local=True, large=62)),
         halves=True,
+        q4_rule="round",
     ),
     "qwen35": Architecture(
         rules={

@@ -310,6 +310,7 @@ _GEMMA3 = Architecture(
     outer=_MULTIMODAL,
     renames=_NESTED_RENAMES,
     values=_GEMMA_NORMS,
+    q4_rule="round",
 )
 
 _LINEAR = "model.layers.{i}.linear_attn."

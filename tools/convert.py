@@ -23,6 +23,7 @@ from krafla.tools.architectures_gguf import GGUF, ROPE_FREQS, read_rope_freqs
 from krafla.tools.architectures_hf import HF
 from krafla.tools.convert_tokenizer import convert_tokenizer
 from krafla.tools.errors import FormatError, KraflaError, ShapeError, UsageError, access
+from krafla.tools.imatrix import read_imatrix
 from krafla.tools.mlb import CLASSES, Q4_0, Q8_0, Header, Tensor, Writer, tensor_shapes, validate
 from krafla.tools.orders import Index, gather, whole_blocks
 from krafla.tools.quantize import F32, I8, Q4Rule
@@ -42,9 +43,10 @@ class Options:
     type: Literal["q8_0", "q4_0"] = "q8_0"
     f16_scales: bool = False
     q8: tuple[str, ...] = ()  # classes of matrices that stay Q8_0 in a Q4_0 model
-    q4_rule: Q4Rule = "search"
+    q4_rule: Q4Rule | None = None  # None: search, but round for Gemma 3
     max_seq: int | None = None  # shortens the longest context
     tokenizer: bool = True  # also write the .mlt and .jinja beside the model
+    imatrix: Path | None = None  # an importance matrix, by which the search weighs errors
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.q8) - set(CLASSES)):
@@ -53,6 +55,8 @@ class Options:
             )
         if self.q8 and self.type != "q4_0":
             raise UsageError("matrix classes can only be kept as Q8_0 in a Q4_0 model")
+        if self.imatrix and (self.type != "q4_0" or self.q4_rule == "round"):
+            raise UsageError("an importance matrix is for the search of Q4_0 scales")
 
     @property
     def q8_mask(self) -> int:
@@ -73,7 +77,7 @@ def convert(
     total = sum(tensor.rows * tensor.cols for tensor, _ in plan.pairs())
     done = 0
     with (
-        Writer(destination, plan.header, plan.layer_flags, options.q4_rule) as writer,
+        Writer(destination, plan.header, plan.layer_flags, plan.q4_rule(options), plan.importance) as writer,
         _tokenizer(checkpoint, Path(destination), plan.header, options) as tokenizer_files,
     ):
         for tensor, origin in plan.pairs(writer):
@@ -94,6 +98,7 @@ class Plan:
     header: Header
     layer_flags: bytes
     origins: dict[str, SourceTensor]
+    importance: dict[str, F32]
 
     @staticmethod
     def make(source: Source, options: Options) -> Plan:
@@ -113,7 +118,12 @@ class Plan:
         origins = _origins(architecture, header, settings, tensors, source)
         padded = replace(header, hidden_dim=block_multiple(header.hidden_dim))
         validate(padded.as_stored(), source.config_name, settings.layer_flags)
-        return Plan(source, architecture, padded, settings.layer_flags, origins)
+        importance = read_imatrix(options.imatrix, padded, settings.layer_flags) if options.imatrix else {}
+        return Plan(source, architecture, padded, settings.layer_flags, origins, importance)
+
+    def q4_rule(self, options: Options) -> Q4Rule:
+        """The rule that was asked for, or the architecture's."""
+        return options.q4_rule or ("search" if self.importance else self.architecture.q4_rule)
 
     def pairs(self, writer: Writer | None = None) -> Iterator[tuple[Tensor, SourceTensor]]:
         """Every tensor of the file with its origin."""
@@ -332,7 +342,14 @@ def _move(files: list[tuple[Path, Path]]) -> None:
 @click.option("--type", "kind", type=click.Choice(["q8_0", "q4_0"]), default="q8_0", show_default=True)
 @click.option("--f16-scales", is_flag=True, help="Store scales as f16: 6 % smaller (Q8_0), 10 % (Q4_0).")
 @click.option("--q8", default="", help=f"Classes that stay Q8_0 in a Q4_0 model, of {','.join(CLASSES)}.")
-@click.option("--q4-rule", type=click.Choice(["search", "round"]), default="search", show_default=True)
+@click.option(
+    "--q4-rule",
+    type=click.Choice(["search", "round"]),
+    help="How Q4_0 blocks are fitted [default: search; round for Gemma 3].",
+)
+@click.option(
+    "--imatrix", type=click.Path(path_type=Path), help="Weigh errors of Q4_0 by `krafla run --imatrix`."
+)
 @click.option("--max-seq", type=int, help="Shorten the longest context.")
 @click.option("--no-tokenizer", is_flag=True, help="Write the model only.")
 def main(
@@ -341,7 +358,8 @@ def main(
     kind: Literal["q8_0", "q4_0"],
     f16_scales: bool,
     q8: str,
-    q4_rule: Q4Rule,
+    q4_rule: Q4Rule | None,
+    imatrix: Path | None,
     max_seq: int | None,
     no_tokenizer: bool,
 ) -> None:
@@ -349,7 +367,7 @@ def main(
     target = destination or Path(source.resolve().name).with_suffix(".mlb")
     try:
         classes = tuple(part for part in q8.split(",") if part)
-        options = Options(kind, f16_scales, classes, q4_rule, max_seq, not no_tokenizer)
+        options = Options(kind, f16_scales, classes, q4_rule, max_seq, not no_tokenizer, imatrix)
         convert_with_bar(source, target, options)
     except KraflaError as error:
         print(f"convert: {error}", file=sys.stderr)

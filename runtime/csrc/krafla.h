@@ -28,6 +28,8 @@ typedef struct ml_options {
     int32_t pack;        /* 0: keep the row-major kernels */
     int32_t profile;     /* 1: measure stages */
     int32_t checkpoints; /* states kept to go back to, in models with linear attention; 0: 4 per sequence */
+    int32_t imatrix;     /* 1: add up squares of activations, for ml_imatrix_write */
+    int32_t reserved;
     const char *pack_cache; /* path of the packed copy to map or write, or NULL */
     ml_progress progress;   /* or NULL */
     void *progress_context;
@@ -99,6 +101,9 @@ ML_API void ml_sequence_close(ml_engine *engine, int32_t sequence);
  */
 ML_API ml_status ml_forward(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *logits,
                             ml_error *error);
+
+/* Writes the importance matrix of all tokens so far; the engine must have been opened with `imatrix`. */
+ML_API ml_status ml_imatrix_write(const ml_engine *engine, const char *path, ml_error *error);
 
 /* Seconds per stage since the last reset; `ml_profile_stages` names them, `count` at most ML_PROFILE_STAGES.
  */

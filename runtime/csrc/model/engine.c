@@ -93,6 +93,7 @@ static void carve(ml_engine *e)
     for (int i = 0; i < (plan->local_rope ? 2 : 1); i++)
         ml_rope_carve(&e->ropes[i], arena, &e->model.config, o->context);
     ml_kv_carve(&e->kv, arena);
+    ml_imatrix_carve(&e->imatrix, arena, plan);
     if (plan->state_floats > 0) {
         b->mixed = rows_of_floats(arena, o->batch, plan->mixed_width);
         b->b = rows_of_floats(arena, o->batch, plan->delta.v_heads);
@@ -159,6 +160,7 @@ static ml_status prepare(ml_engine *e, const char *path, const ml_options *optio
         return status;
     e->states = (ml_states){
         .floats = plan->state_floats, .n_sequences = e->options.sequences, .n_slots = e->options.checkpoints};
+    e->imatrix.on = e->options.imatrix != 0;
     carve(e);
     if (e->arena.overflow)
         return ml_fail(error, ML_E_NOMEM, "%s: the activations do not fit into the address space", path);
@@ -265,6 +267,13 @@ void ml_engine_info(const ml_engine *engine, ml_info *info)
 const char *ml_engine_notice(const ml_engine *engine)
 {
     return engine->weights.notice;
+}
+
+ml_status ml_imatrix_write(const ml_engine *engine, const char *path, ml_error *error)
+{
+    if (!engine->imatrix.on)
+        return ml_fail(error, ML_E_ARGUMENT, "%s: the engine was opened without an importance matrix", path);
+    return ml_imatrix_save(&engine->imatrix, &engine->plan, path, error);
 }
 
 void ml_profile_read(const ml_engine *engine, double *seconds)

@@ -4,6 +4,7 @@
 
 #include "../ops/attention.h"
 #include "../ops/matvec.h"
+#include "imatrix.h"
 #include "kv.h"
 #include "pack_model.h"
 #include "plan.h"
@@ -49,6 +50,7 @@ struct ml_engine {
     ml_states states;
     ml_pool *pool;
     ml_profile profile;
+    ml_imatrix imatrix;
 };
 
 /*

@@ -38,7 +38,7 @@ static void run_rows(const rows_job *job)
 {
     rows_job copy = *job;
     int64_t work = (int64_t)job->rows * job->engine->plan.dim * ROW_WORK;
-    if (job->rows == 1 || work < ML_PARALLEL_WORK)
+    if (job->rows == 1 || job->engine->imatrix.on || work < ML_PARALLEL_WORK)
         run_part(&copy, 0, 1);
     else
         ml_pool_run(job->engine->pool, run_part, &copy);
@@ -156,6 +156,13 @@ static void place_rows(const rows_job *job, int first, int last, float *scratch)
     }
 }
 
+/* Which input comes next: an importance matrix adds up its squares. */
+static void expect(ml_engine *e, const ml_layer_plan *layer, int input)
+{
+    int index = layer ? (int)(layer - e->plan.layers) : e->plan.n_layers;
+    e->buffers.quantized.squares = ml_imatrix_sums(&e->imatrix, &e->plan, index, input);
+}
+
 static void join(ml_engine *e, int rows, bool add, const float *post_norm, const float *norm)
 {
     e->buffers.quantized.rows = rows;
@@ -240,6 +247,7 @@ static void attend(ml_engine *e, const ml_layer_plan *layer, int rows)
                                               .q = b->q,
                                               .out = b->q});
     ml_profile_lap(&e->profile, ML_STAGE_ATTENTION);
+    expect(e, layer, ML_INPUT_OUT);
     quantize(e, rows, b->q, layer->weights->wg.rows > 0 ? b->gates : NULL, e->plan.q_dim);
 }
 
@@ -249,6 +257,7 @@ static void feed_forward(ml_engine *e, const ml_layer_plan *layer, int rows)
     ml_buffers *b = &e->buffers;
     ml_gated_run(e->pool, &b->quantized,
                  &(ml_gated){product(&w->w1, b->gate), product(&w->w3, b->up), e->plan.activate});
+    expect(e, layer, ML_INPUT_DOWN);
     quantize(e, rows, b->gate, NULL, e->plan.hidden_dim);
     ml_products_run(e->pool, &b->quantized, &(ml_product){&w->w2, b->y, (size_t)e->plan.dim}, 1);
     ml_profile_lap(&e->profile, ML_STAGE_FFN);
@@ -260,11 +269,14 @@ static void move_row(float *base, int to, int from, size_t width)
         memcpy(base + (size_t)to * width, base + (size_t)from * width, width * sizeof(float));
 }
 
-/* After the last layer's keys, values or states are stored, only rows that want logits go on. */
-static void keep_wanted(ml_engine *e, const ml_layer_plan *layer, int n_wanted)
+/* After the last layer's keys, values or states are stored, only rows that want logits go on. Returns how
+ * many. */
+static int keep_wanted(ml_engine *e, const ml_layer_plan *layer, int n, int n_wanted)
 {
     ml_buffers *b = &e->buffers;
     const ml_matrix *gates = layer->linear ? &layer->weights->lz : &layer->weights->wg;
+    if (e->imatrix.on)
+        return n; /* all go on, to the end of the layer */
     for (int i = 0; i < n_wanted; i++) {
         int row = b->wanted[i];
         if (row == i)
@@ -274,6 +286,20 @@ static void keep_wanted(ml_engine *e, const ml_layer_plan *layer, int n_wanted)
         move_row(b->gates, i, row, gates->rows);
         b->rows[i] = b->rows[row];
     }
+    return n_wanted;
+}
+
+/* The same at the end of the last layer, for an importance matrix. */
+static int keep_finished(ml_engine *e, int n, int n_wanted)
+{
+    ml_buffers *b = &e->buffers;
+    for (int i = 0; i < n_wanted; i++) {
+        move_row(b->x, i, b->wanted[i], b->wanted[i] == i ? 0 : (size_t)e->plan.dim);
+        move_row(b->y, i, b->wanted[i], b->wanted[i] == i ? 0 : (size_t)e->plan.dim);
+    }
+    e->imatrix.layer_tokens += (uint64_t)n;
+    e->imatrix.classifier_tokens += (uint64_t)n_wanted;
+    return n_wanted;
 }
 
 /* Everything of a layer before its feed-forward network: what it adds is in `y`. Returns the rows that go on.
@@ -285,16 +311,16 @@ static int mix(ml_engine *e, const ml_layer_plan *layer, int n, int n_wanted)
         recur(e, layer, n);
     else
         project(e, layer, n);
-    if (layer == &e->plan.layers[e->plan.n_layers - 1]) {
-        keep_wanted(e, layer, n_wanted);
-        n = n_wanted;
-    }
+    if (layer == &e->plan.layers[e->plan.n_layers - 1])
+        n = keep_wanted(e, layer, n, n_wanted);
     if (n == 0)
         return 0;
-    if (layer->linear)
+    if (layer->linear) {
+        expect(e, layer, ML_INPUT_OUT);
         quantize(e, n, e->buffers.gates, NULL, (int)w->lz.rows);
-    else
+    } else {
         attend(e, layer, n);
+    }
     project_out(e, layer->linear ? &w->lout : &w->wo);
     return n;
 }
@@ -323,16 +349,24 @@ void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits)
     for (int i = 0; i < e->plan.n_layers; i++) {
         const ml_layer_plan *layer = &e->plan.layers[i];
         const ml_layer_weights *w = layer->weights;
+        expect(e, layer, ML_INPUT_MIX);
         join(e, n, i > 0, post_norm, w->attn_norm);
         ml_profile_lap(&e->profile, ML_STAGE_OTHER);
         n = mix(e, layer, n, n_wanted);
         if (n == 0)
             return;
+        expect(e, layer, ML_INPUT_FFN);
         join(e, n, true, w->post_attn_norm, w->ffn_norm);
         ml_profile_lap(&e->profile, ML_STAGE_OTHER);
         feed_forward(e, layer, n);
         post_norm = w->post_ffn_norm;
     }
+    if (e->imatrix.on) {
+        n = keep_finished(e, n, n_wanted);
+        if (n == 0)
+            return;
+    }
+    expect(e, NULL, 0);
     join(e, n, true, post_norm, e->model.final_norm);
     ml_profile_lap(&e->profile, ML_STAGE_OTHER);
     ml_products_run(e->pool, &b->quantized, &(ml_product){&e->model.wcls, logits, (size_t)e->plan.vocab}, 1);
