@@ -83,7 +83,8 @@ HEAD = ("inner loop", "tokens", "instructions per 16 MAC", "cycles", "limit", "s
 
 def loops(assembly: str) -> Iterator[Loop]:
     """Every loop that is one straight run of instructions back to its own label."""
-    label, body = "", []
+    label = ""
+    body: list[str] = []
     for line in assembly.splitlines():
         text = line.split("//")[0].strip()
         if text.endswith(":"):
