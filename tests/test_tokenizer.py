@@ -128,6 +128,7 @@ def test_unicode_tables_are_current_and_searched_right() -> None:
     assert gen_unicode.TARGET.read_text(encoding="ascii") == gen_unicode.render(tables)
     expected = {
         "letter": tables.letters,
+        "mark": tables.marks,
         "number": tables.numbers,
         "space": tables.spaces,
         "digit": tables.digits,
