@@ -268,7 +268,14 @@ _SCORE_CASES: tuple[Sizes, ...] = tuple(
 )
 _WEIGH_CASES: tuple[Sizes, ...] = tuple(
     {"queries": queries, "rows": rows, "n": n, "y_stride": n + pad, "p_stride": rows + pad}
-    for queries, rows, n, pad in ((1, 1, 2, 0), (3, 5, 16, 5), (6, 64, 64, 64), (13, 64, 80, 0), (4, 7, 128, 1), (2, 9, 34, 3))
+    for queries, rows, n, pad in (
+        (1, 1, 2, 0),
+        (3, 5, 16, 5),
+        (6, 64, 64, 64),
+        (13, 64, 80, 0),
+        (4, 7, 128, 1),
+        (2, 9, 34, 3),
+    )
 )
 
 

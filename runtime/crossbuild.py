@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache
@@ -33,7 +33,13 @@ PRODUCTS = (LIBRARY, *PROGRAMS)
 BASELINE = "baseline"
 #: Run before the CPU is known to have the ISA.
 GUARDS = ("core/isa_check.c", "app/main_guard.c")
-_FLAGS = ("-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-sanitize=undefined", "-fvisibility=hidden")
+_FLAGS = (
+    "-std=gnu11",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-sanitize=undefined",
+    "-fvisibility=hidden",
+)
 #: The scalar twins that tests compare with stay what the C says, lane by lane.
 _TWIN_FLAGS = ("-fno-vectorize", "-fno-slp-vectorize")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
@@ -67,7 +73,14 @@ class Object:
     @property
     def digest(self) -> str:
         """Hash of all that the object file follows from."""
-        facts = [self.source.name, self.triple, self.mcpu, self.flags, zig.version(), _closure_digest(self.source)]
+        facts = [
+            self.source.name,
+            self.triple,
+            self.mcpu,
+            self.flags,
+            zig.version(),
+            _closure_digest(self.source),
+        ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
     @property
@@ -98,7 +111,14 @@ class Link:
     @property
     def digest(self) -> str:
         """Hash of all that the file follows from."""
-        facts = [self.name, self.triple, self.mcpu, [o.digest for o in self.objects], self.flags, zig.version()]
+        facts = [
+            self.name,
+            self.triple,
+            self.mcpu,
+            [o.digest for o in self.objects],
+            self.flags,
+            zig.version(),
+        ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
     @property
@@ -161,9 +181,10 @@ def _kernel(variant: Variant, settings: Settings, source: Path, owner: str) -> O
     if owner == "scalar":
         # fmaf is one instruction only where the CPU has it.
         mcpu = variant.mcpu if variant.fused else BASELINE
-        flags = ("-DML_ISA_SCALAR", f"-DML_FUSED={int(variant.fused)}")
+        flags: tuple[str, ...] = ("-DML_ISA_SCALAR", f"-DML_FUSED={int(variant.fused)}")
     else:
-        mcpu, flags = variants(platform)[owner].mcpu, (f"-DML_ISA_{owner.upper()}",)
+        mcpu = variants(platform)[owner].mcpu
+        flags = (f"-DML_ISA_{owner.upper()}",)
     return Object(source, platform.library_triple, mcpu, (*settings.flags, *_position(platform), *flags))
 
 
@@ -295,16 +316,11 @@ def run(builds: Sequence[Build], report: progress.Report = progress.silent, jobs
 
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         try:
-            finish([_submit(pool, lambda link=link: _warm(link)) for link in warm]
-                   + [_submit(pool, o.make) for o in objects])
-            finish([_submit(pool, link.make) for link in links])
+            finish([pool.submit(_warm, link) for link in warm] + [pool.submit(o.make) for o in objects])
+            finish([pool.submit(link.make) for link in links])
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _submit(pool: ThreadPoolExecutor, work: Callable[[], None]) -> Future[None]:
-    return pool.submit(work)
 
 
 def _warm(link: Link) -> None:
@@ -312,7 +328,9 @@ def _warm(link: Link) -> None:
     with tempfile.TemporaryDirectory(dir=_store()) as scratch:
         source = Path(scratch) / "warm.c"
         shared = "-shared" in link.flags or any("reactor" in flag for flag in link.flags)
-        source.write_text("int krafla_warm;\n" if shared else "int main(void) { return 0; }\n", encoding="utf-8")
+        source.write_text(
+            "int krafla_warm;\n" if shared else "int main(void) { return 0; }\n", encoding="utf-8"
+        )
         arguments = ["cc", "-target", link.triple, f"-mcpu={link.mcpu}", *link.flags]
         zig.run([*arguments, str(source), "-o", str(Path(scratch) / "warm.out")])
 

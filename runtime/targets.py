@@ -36,7 +36,9 @@ class Platform:
 
 def _linux(architecture: str, abi: str = "", glibc: str = "2.17") -> Platform:
     static = f"{architecture}-linux-musl{abi}"
-    return Platform(f"{architecture}-linux", static, f"{architecture}-linux-gnu{abi}.{glibc}", "", "libkrafla.so")
+    return Platform(
+        f"{architecture}-linux", static, f"{architecture}-linux-gnu{abi}.{glibc}", "", "libkrafla.so"
+    )
 
 
 def _windows(architecture: str) -> Platform:
