@@ -10,6 +10,8 @@ from pathlib import Path
 from krafla.codegen.format import format_files
 from krafla.codegen.render import Renderer
 
+C_FILES = {".c", ".h"}
+
 
 @dataclass(frozen=True)
 class Drift:
@@ -31,13 +33,14 @@ def write(renderer: Renderer, names: Sequence[str], out: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
         paths.append(path)
-    format_files(paths)
+    format_files([path for path in paths if path.suffix in C_FILES])
     return paths
 
 
 def generated_files(folder: Path) -> set[str]:
-    """Relative paths of the C files and headers below a folder."""
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in {".c", ".h"}}
+    """Relative paths of the C files, headers and the page below a folder."""
+    suffixes = {*C_FILES, ".md"}
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in suffixes}
 
 
 def compare(renderer: Renderer, names: Sequence[str], folder: Path) -> Drift:

@@ -73,6 +73,7 @@ def _explain_op(op: Op, isas: Mapping[str, Isa]) -> str:
         f"{op.name}: {op.doc}",
         f"  template  templates/{op.template}",
         f"  needs     {', '.join(sorted(op.needs))}",
+        *([f"  uses      {', '.join(sorted(op.prefers))} where there is one"] if op.prefers else []),
         "  arguments",
     ]
     lines += [

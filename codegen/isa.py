@@ -99,6 +99,10 @@ class Machine:
         classes = {target.fused for target in self.isa.targets}
         return classes.pop() if len(classes) == 1 and self.isa.parent is not None else None
 
+    def facets_of(self, wanted: frozenset[str]) -> list[str]:
+        """Those of the wanted facets that this machine has, in order."""
+        return [facet for facet in FACETS if facet in wanted and getattr(self, facet) is not None]
+
     def owner(self, facet: str) -> Isa:
         """The ISA in the chain that defines `facet`."""
         return next(isa for isa in self.chain if getattr(isa, facet) is not None)

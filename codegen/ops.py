@@ -54,6 +54,7 @@ class Op:
     bytes: str
     params: dict[str, str] = field(default_factory=dict)
     optional: bool = False
+    prefers: frozenset[str] = frozenset()  # facets that it uses where the machine has them
     returns: str = "void"
 
     def symbol(self, isa: str) -> str:
@@ -266,6 +267,10 @@ _SCORE_CASES: tuple[Sizes, ...] = tuple(
     {"queries": queries, "n": n, "s_stride": PAGE + pad, "q_stride": n + pad}
     for queries, n, pad in ((1, 2, 0), (3, 16, 5), (6, 64, 64), (13, 80, 0), (4, 128, 1), (2, 34, 3))
 )
+_Q8_SCORE_CASES: tuple[Sizes, ...] = tuple(
+    {"queries": queries, "n": n, "s_stride": PAGE + pad}
+    for queries, n, pad in ((1, 32, 0), (3, 64, 5), (6, 64, 64), (13, 96, 0), (4, 128, 1))
+)
 _WEIGH_CASES: tuple[Sizes, ...] = tuple(
     {"queries": queries, "rows": rows, "n": n, "y_stride": n + pad, "p_stride": rows + pad}
     for queries, rows, n, pad in (
@@ -297,6 +302,44 @@ def _elementwise(name: str, doc: str, target: str, flops: int) -> Op:
 _QUERIES = _n("queries", "at least 1")
 
 
+def _float_keys(element: str, data: str) -> tuple[Arg, ...]:
+    return (
+        _f("q", "in", "(queries - 1) * q_stride + n"),
+        Arg("size_t", "q_stride", "size", doc="floats from one query to the next"),
+        _QUERIES,
+        Arg(
+            f"const {element} *",
+            "k",
+            "in",
+            f"{PAGE} * n",
+            data,
+            "the page's keys, dimension after dimension: a lane owns a position",
+        ),
+    )
+
+
+def _q8_keys() -> tuple[Arg, ...]:
+    return (
+        Arg(
+            "const int8_t *", "xt", "in", "queries * (n // 32) * x_bytes", "tiled quants", "each from tile_q8"
+        ),
+        _f("dq", "in", "queries", "one scale per query", "scales"),
+        Arg(
+            "const int32_t *", "xs", "in", "queries", "corrections", "sum of each query's corrections for Q8"
+        ),
+        _QUERIES,
+        Arg(
+            "const uint8_t *",
+            "k",
+            "in",
+            f"{PAGE} * n",
+            "packed keys",
+            "positions packed like rows of weights",
+        ),
+        _f("dk", "in", f"{PAGE}", "one scale per position", "scales"),
+    )
+
+
 def _attention(cache: str) -> tuple[Op, Op]:
     """The two ops over a page of a KV cache of one type, for the queries that share it."""
     element = {"f32": "float", "f16": "uint16_t", "q8": "int8_t"}[cache]
@@ -304,27 +347,21 @@ def _attention(cache: str) -> tuple[Op, Op]:
     data = {"f32": "f32", "f16": "f16", "q8": "quants"}[cache]
     scaled = cache == "q8"
     lanes = frozenset({"f32", "f16"} if cache == "f16" else {"f32"})
-    queries = "(queries - 1) * q_stride + n"
-    order = "position after position" if scaled else "dimension after dimension, a lane owns a position"
     scores = Op(
         name=f"dot_{cache}",
         doc=f"Scores s[query][position] = q[query] . k[position] over one page of {cache} keys.",
         args=(
             _f("s", "out", f"(queries - 1) * s_stride + {PAGE}", "scores of the whole page"),
             Arg("size_t", "s_stride", "size", doc="floats from one query's scores to the next"),
-            Arg("const int8_t *", "q", "in", queries, "quants") if scaled else _f("q", "in", queries),
-            *((_f("dq", "in", "queries", "one scale per query", "scales"),) if scaled else ()),
-            Arg("size_t", "q_stride", "size", doc="elements from one query to the next"),
-            _QUERIES,
-            Arg(f"const {element} *", "k", "in", f"{PAGE} * n", data, f"the page's keys, {order}"),
-            *((_f("dk", "in", f"{PAGE}", "one scale per position", "scales"),) if scaled else ()),
-            _n("n", "head dimension"),
+            *(_q8_keys() if scaled else _float_keys(element, data)),
+            _n("n", "head dimension; for q8 keys a multiple of 32, the rest filled up with zeros"),
         ),
         needs=frozenset({"rowdot"}) if scaled else lanes,
+        prefers=frozenset({"pack"}) if scaled else frozenset(),
         template="dot_q8.c.j2" if scaled else "dot.c.j2",
         params={"cache": cache},
-        cases=_SCORE_CASES,
-        bench=({"queries": 6, "n": 64, "s_stride": PAGE, "q_stride": 64},),
+        cases=_Q8_SCORE_CASES if scaled else _SCORE_CASES,
+        bench=({"queries": 6, "n": 64, "s_stride": PAGE, **({} if scaled else {"q_stride": 64})},),
         flops=f"2 * {PAGE} * n * queries",
         bytes=f"{size} * {PAGE} * n",
     )

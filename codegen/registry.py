@@ -77,7 +77,7 @@ def resolve(isa: Isa, isas: Mapping[str, Isa]) -> Machine:
 
 def emits(op: Op, machine: Machine) -> bool:
     """Whether the generator writes this op for this ISA: it defines a facet the op needs, and has the others."""
-    return op.available(machine) and any(facet in op.needs for facet in machine.isa.own_facets)
+    return op.available(machine) and any(facet in op.needs | op.prefers for facet in machine.isa.own_facets)
 
 
 def bind(op: Op, machine: Machine, isas: Mapping[str, Isa]) -> Isa | None:

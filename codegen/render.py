@@ -17,6 +17,7 @@ from krafla.codegen.isa import Isa, Machine
 from krafla.codegen.lanes import F16, F32, Lanes, Loops
 from krafla.codegen.op_table import op_sizes, op_table
 from krafla.codegen.ops import OPS, Op
+from krafla.codegen.page import kernel_page
 from krafla.codegen.reduce import Reductions
 from krafla.codegen.scan import unused_parameters
 
@@ -51,6 +52,7 @@ class Renderer:
         """Everything the generator writes for these ISAs: relative path -> unformatted text."""
         written = {"ml_config.h": config_header(self.isas, self.numerics)}
         written |= {"ml_op_sizes.h": op_sizes(), "ml_ops.c": op_table()}
+        written["kernels.md"] = kernel_page(self.isas)
         for name in names:
             machine = self.machine(name)
             ops = [op for op in OPS if registry.emits(op, machine)]
@@ -101,7 +103,6 @@ def _environment() -> jinja2.Environment:
         autoescape=False,
     )
     environment.filters["comment"] = _comment
-    environment.filters["facets"] = lambda needs: ", ".join(sorted(needs))
     return environment
 
 

@@ -580,6 +580,91 @@
 #define ml_k_axpy_q8 ml_k_axpy_q8_sse2
 #endif
 
+#elif defined(ML_ISA_AVX)
+/* Intel Sandy Bridge and Ivy Bridge (2011), AMD Bulldozer and Jaguar. */
+#include "avx/k_avx.h"
+#include "sse41/k_sse41.h"
+#include "sse2/k_sse2.h"
+#include "scalar/k_scalar.h"
+#define ML_ISA_NAME "avx"
+#define ML_ISA_REQUIRES(X) X(SSE2) X(SSSE3) X(SSE41) X(AVX)
+#ifndef ML_FUSED
+#define ML_FUSED 0
+#endif
+#define ML_HAS_PACK 1
+#define ML_PACK_GROUP 4
+#define ML_PACK_STEP 4
+#define ML_PACK_Q8_OFFSET 0
+#define ML_PACK_Q4_XOR 0x00
+#define ML_PACK_F16_SCALES 0
+#define ML_TILE_TOKENS 4
+#define ML_TILE_X_BYTES 32
+#define ML_TILE_SUMS 2
+#define ML_PREFETCH_DISTANCE 4096
+#ifndef ML_USE_PREFETCH
+#define ML_USE_PREFETCH 1
+#endif
+#ifndef ml_k_matvec_q8
+#define ml_k_matvec_q8 ml_k_matvec_q8_sse41
+#endif
+#ifndef ml_k_matvec_q4
+#define ml_k_matvec_q4 ml_k_matvec_q4_sse41
+#endif
+#ifndef ml_k_matvec_q8_pk
+#define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_sse41
+#endif
+#ifndef ml_k_matvec_q4_pk
+#define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_sse41
+#endif
+#ifndef ml_k_matmul_q8_pk
+#define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_sse41
+#endif
+#ifndef ml_k_matmul_q4_pk
+#define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_sse41
+#endif
+#ifndef ml_k_tile_q8
+#define ml_k_tile_q8 ml_k_tile_q8_sse41
+#endif
+#ifndef ml_k_quantize_q8
+#define ml_k_quantize_q8 ml_k_quantize_q8_avx
+#endif
+#ifndef ml_k_rmsnorm
+#define ml_k_rmsnorm ml_k_rmsnorm_avx
+#endif
+#ifndef ml_k_softmax
+#define ml_k_softmax ml_k_softmax_avx
+#endif
+#ifndef ml_k_silu_mul
+#define ml_k_silu_mul ml_k_silu_mul_avx
+#endif
+#ifndef ml_k_gelu_mul
+#define ml_k_gelu_mul ml_k_gelu_mul_avx
+#endif
+#ifndef ml_k_add
+#define ml_k_add ml_k_add_avx
+#endif
+#ifndef ml_k_rope
+#define ml_k_rope ml_k_rope_avx
+#endif
+#ifndef ml_k_dot_f32
+#define ml_k_dot_f32 ml_k_dot_f32_avx
+#endif
+#ifndef ml_k_axpy_f32
+#define ml_k_axpy_f32 ml_k_axpy_f32_avx
+#endif
+#ifndef ml_k_dot_f16
+#define ml_k_dot_f16 ml_k_dot_f16_avx
+#endif
+#ifndef ml_k_axpy_f16
+#define ml_k_axpy_f16 ml_k_axpy_f16_avx
+#endif
+#ifndef ml_k_dot_q8
+#define ml_k_dot_q8 ml_k_dot_q8_sse41
+#endif
+#ifndef ml_k_axpy_q8
+#define ml_k_axpy_q8 ml_k_axpy_q8_avx
+#endif
+
 #elif defined(ML_ISA_AVX2)
 /* Intel since Haswell (2013), AMD since Zen (2017). */
 #include "avx2/k_avx2.h"

@@ -1054,8 +1054,10 @@ static size_t count_dot_q8(const ml_op_sizes *s, int arg)
     case 0:
         return (s->queries - 1) * s->s_stride + 64;
     case 2:
-        return (s->queries - 1) * s->q_stride + s->n;
+        return s->queries * (s->n / 32) * ML_TILE_X_BYTES;
     case 3:
+        return s->queries;
+    case 4:
         return s->queries;
     case 6:
         return 64 * s->n;
@@ -1067,12 +1069,12 @@ static size_t count_dot_q8(const ml_op_sizes *s, int arg)
 }
 static void bound_dot_q8(const ml_op_call *c, const ml_op_sizes *s)
 {
-    ml_k_dot_q8(c->arrays[0], s->s_stride, c->arrays[2], c->arrays[3], s->q_stride, (int)s->queries,
+    ml_k_dot_q8(c->arrays[0], s->s_stride, c->arrays[2], c->arrays[3], c->arrays[4], (int)s->queries,
                 c->arrays[6], c->arrays[7], (int)s->n);
 }
 static void scalar_dot_q8(const ml_op_call *c, const ml_op_sizes *s)
 {
-    ml_k_dot_q8_scalar(c->arrays[0], s->s_stride, c->arrays[2], c->arrays[3], s->q_stride, (int)s->queries,
+    ml_k_dot_q8_scalar(c->arrays[0], s->s_stride, c->arrays[2], c->arrays[3], c->arrays[4], (int)s->queries,
                        c->arrays[6], c->arrays[7], (int)s->n);
 }
 static double flops_dot_q8(const ml_op_sizes *s)
@@ -1085,18 +1087,17 @@ static double bytes_dot_q8(const ml_op_sizes *s)
 
     return (double)(1 * 64 * s->n);
 }
-static const ml_op_sizes cases_dot_q8[] = {{.queries = 1, .n = 2, .s_stride = 64, .q_stride = 2},
-                                           {.queries = 3, .n = 16, .s_stride = 69, .q_stride = 21},
-                                           {.queries = 6, .n = 64, .s_stride = 128, .q_stride = 128},
-                                           {.queries = 13, .n = 80, .s_stride = 64, .q_stride = 80},
-                                           {.queries = 4, .n = 128, .s_stride = 65, .q_stride = 129},
-                                           {.queries = 2, .n = 34, .s_stride = 67, .q_stride = 37}};
-static const ml_op_sizes bench_dot_q8[] = {{.queries = 6, .n = 64, .s_stride = 64, .q_stride = 64}};
+static const ml_op_sizes cases_dot_q8[] = {{.queries = 1, .n = 32, .s_stride = 64},
+                                           {.queries = 3, .n = 64, .s_stride = 69},
+                                           {.queries = 6, .n = 64, .s_stride = 128},
+                                           {.queries = 13, .n = 96, .s_stride = 64},
+                                           {.queries = 4, .n = 128, .s_stride = 65}};
+static const ml_op_sizes bench_dot_q8[] = {{.queries = 6, .n = 64, .s_stride = 64}};
 static const ml_op_arg args_dot_q8[] = {
     {"s", ML_ROLE_OUT, ML_DATA_F32, 4},          {"s_stride", ML_ROLE_SIZE, ML_DATA_NONE, 0},
-    {"q", ML_ROLE_IN, ML_DATA_QUANTS, 1},        {"dq", ML_ROLE_IN, ML_DATA_SCALES, 4},
-    {"q_stride", ML_ROLE_SIZE, ML_DATA_NONE, 0}, {"queries", ML_ROLE_SIZE, ML_DATA_NONE, 0},
-    {"k", ML_ROLE_IN, ML_DATA_QUANTS, 1},        {"dk", ML_ROLE_IN, ML_DATA_SCALES, 4},
+    {"xt", ML_ROLE_IN, ML_DATA_TILED_QUANTS, 1}, {"dq", ML_ROLE_IN, ML_DATA_SCALES, 4},
+    {"xs", ML_ROLE_IN, ML_DATA_CORRECTIONS, 4},  {"queries", ML_ROLE_SIZE, ML_DATA_NONE, 0},
+    {"k", ML_ROLE_IN, ML_DATA_PACKED_KEYS, 1},   {"dk", ML_ROLE_IN, ML_DATA_SCALES, 4},
     {"n", ML_ROLE_SIZE, ML_DATA_NONE, 0}};
 
 static size_t count_axpy_q8(const ml_op_sizes *s, int arg)
@@ -1222,7 +1223,7 @@ const ml_op ml_ops[] = {
     {"axpy_f16", TEXT(ml_k_axpy_f16), NULL, args_axpy_f16, 8, count_axpy_f16, bound_axpy_f16, scalar_axpy_f16,
      flops_axpy_f16, bytes_axpy_f16, cases_axpy_f16, 6, bench_axpy_f16, 1},
     {"dot_q8", TEXT(ml_k_dot_q8), NULL, args_dot_q8, 9, count_dot_q8, bound_dot_q8, scalar_dot_q8,
-     flops_dot_q8, bytes_dot_q8, cases_dot_q8, 6, bench_dot_q8, 1},
+     flops_dot_q8, bytes_dot_q8, cases_dot_q8, 5, bench_dot_q8, 1},
     {"axpy_q8", TEXT(ml_k_axpy_q8), NULL, args_axpy_q8, 9, count_axpy_q8, bound_axpy_q8, scalar_axpy_q8,
      flops_axpy_q8, bytes_axpy_q8, cases_axpy_q8, 6, bench_axpy_q8, 1},
 };

@@ -15,7 +15,7 @@ from krafla.tools import convert as tool
 def _convert(source: Path, destination: Path | None, quiet: bool, **given: Any) -> None:
     target = destination or Path(source.resolve().name).with_suffix(".mlb")
     classes = tuple(part for part in given["q8"].split(",") if part)
-    names = ("f16_scales", "q4_rule", "max_seq")
+    names = ("f16_scales", "q4_rule", "imatrix", "max_seq")
     same = {name: given[name] for name in names}
     chosen = tool.Options(type=given["kind"], q8=classes, tokenizer=not given["no_tokenizer"], **same)
     with progress.console(quiet) as report:

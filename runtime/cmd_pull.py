@@ -17,6 +17,8 @@ def command(name: str | None, quiet: bool, as_json: bool) -> None:
     """Download the model NAME and convert it; without NAME, list what can be downloaded.
 
     The model goes to the cache, checked against a known hash, and `krafla run -m NAME` finds it there.
+    hf:ORG/NAME is a model on the Hugging Face hub (with @REVISION or /FILE.gguf behind it if need be); that needs
+    huggingface_hub. A download that was interrupted is continued.
     """
     from krafla.runtime import progress
     from krafla.runtime.pull import KNOWN

@@ -44,6 +44,7 @@ of threads.
 @click.option("--pack-cache", is_flag=True, help="Keep the packed weights in a file beside the model.")
 @click.option("--raw", is_flag=True, help="Continue the prompt as plain text, also with an instruct model.")
 @click.option("--system", metavar="TEXT", help="System message for a model with a chat template.")
+@click.option("--imatrix", metavar="FILE", help="Write an importance matrix of all tokens, for `convert`.")
 @click.option("--profile", is_flag=True, help="Tell where the time went.")
 @options.quiet_option
 @options.json_option
@@ -65,6 +66,7 @@ def command(prompt: str | None, **given: Any) -> None:
             batch=given["batch"],
             pack_cache=given["pack_cache"],
             profile=given["profile"],
+            imatrix=given["imatrix"] is not None,
             report=report,
             announce=lambda sentence: None if given["quiet"] else click.echo(f"krafla: {sentence}", err=True),
         )
@@ -72,6 +74,8 @@ def command(prompt: str | None, **given: Any) -> None:
     with model:
         generation = _generate(model, text, given)
         output = _stream(generation, show=not given["as_json"])
+        if given["imatrix"] is not None:
+            model.write_imatrix(given["imatrix"])
         if given["as_json"]:
             click.echo(json.dumps(_record(model, generation, output, load_seconds), ensure_ascii=False))
         if not given["quiet"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,6 +65,7 @@ class Options:
     batch: int | None = None
     pack_cache: bool = False
     profile: bool = False
+    imatrix: bool = False
 
     def __post_init__(self) -> None:
         if self.kv not in KV_TYPES:
@@ -144,16 +146,18 @@ class Model:
         batch: int | None = None,
         pack_cache: bool = False,
         profile: bool = False,
+        imatrix: bool = False,
         report: progress.Report = progress.silent,
         announce: Callable[[str], None] = lambda sentence: None,
     ) -> Model:
         """Open a model: an .mlb or .gguf file, a Hugging Face folder, or a name that `krafla pull` knows.
 
+        `imatrix` adds up an importance matrix, for `write_imatrix`.
         `report` is told how far slow steps are, `announce` what memory it will take and other notices.
         """
         from krafla.runtime.engine import engine
 
-        options = Options(threads, ctx, kv, pack, batch, pack_cache, profile)
+        options = Options(threads, ctx, kv, pack, batch, pack_cache, profile, imatrix)
         api, facts = engine(isa, report)
         return cls(resolve(path, report), api, facts, options, report, announce)
 
@@ -233,6 +237,10 @@ class Model:
         self._check_length(len(ids))
         return Generation(self, ids, max_tokens, sampling, secrets.randbits(32) if seed is None else seed)
 
+    def write_imatrix(self, path: str | PathLike[str]) -> None:
+        """Write the importance matrix of all tokens so far; the model must be loaded with imatrix=True."""
+        self._api.fn.ml_imatrix_write(self._engine, os.fsencode(path))
+
     def profile(self) -> dict[str, float]:
         """Seconds per stage of the forward pass so far; all zero unless loaded with profile=True."""
         count = self._api.const.ML_PROFILE_STAGES
@@ -277,6 +285,8 @@ class Model:
             if held != wanted:
                 break
             start += 1
+        # A model with a state may have to go back further.
+        start = self._api.fn.ml_sequence_reachable(self._engine, self._sequence, start)
         kept = self._truncate(start)
         for first in range(start, len(ids), self.config.batch):
             rows = self._rows(ids, first, min(first + self.config.batch, len(ids)), every=False)
@@ -358,6 +368,7 @@ def _options(api: Api, files: ModelFiles, isa: IsaFacts, options: Options) -> An
         kv_type=KV_TYPES.index(options.kv),
         pack=options.pack,
         profile=options.profile,
+        imatrix=options.imatrix,
     )
     if options.pack_cache and isa.pack_group:
         native.pack_cache = str(files.mlb.with_suffix(f".pk{isa.pack_group}")).encode()

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from krafla import __version__
-from krafla.runtime import cache, progress, pull
+from krafla.runtime import cache, hub, progress, pull
 from krafla.tools.errors import AccessError, FormatError, access
 
 
@@ -30,9 +30,11 @@ class ModelFiles:
 
 
 def resolve(model: str | PathLike[str] | None, report: progress.Report = progress.silent) -> ModelFiles:
-    """The files of an .mlb or .gguf file, a Hugging Face folder or a known name (None: the default)."""
+    """The files of an .mlb or .gguf file, a Hugging Face folder, a known name (None: the default) or hf:ORG/NAME."""
     if model is None:
         return pulled(pull.DEFAULT, report)
+    if hub.is_hub_name(str(model)):
+        return pulled(str(model), report)
     path = Path(model)
     if path.is_dir():
         return _converted(path, report)
@@ -50,8 +52,9 @@ def resolve(model: str | PathLike[str] | None, report: progress.Report = progres
 
 
 def pulled(name: str, report: progress.Report = progress.silent) -> ModelFiles:
-    """A known model, downloaded and converted if that has not been done before."""
-    return _converted(pull.pull(name, report), report)
+    """A known model or one on the hub, downloaded and converted if that has not been done before."""
+    get = hub.pull if hub.is_hub_name(name) else pull.pull
+    return _converted(get(name, report), report)
 
 
 def is_tokenizer(path: Path) -> bool:

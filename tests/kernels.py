@@ -206,8 +206,11 @@ def inputs(op: Op, sizes: Sizes, flavour: str) -> Inputs:
     made: Inputs = dict(sizes)
     if "cols" in sizes:
         return made | _matrix(rng, op, sizes, flavour)
+    if op.name == "dot_q8":
+        made["q"] = quants(rng, sizes["queries"] * sizes["n"], flavour)
+        made["k"] = quants(rng, PAGE * sizes["n"], flavour)
     for arg in op.args:
-        if arg.name in made or arg.role == "size":
+        if arg.name in made or arg.role == "size" or arg.data in ("tiled quants", "corrections"):
             continue
         if arg.role == "value":
             made[arg.name] = {"wild": 0.0, "special": 65504.0}.get(flavour, 1e-5)
@@ -276,7 +279,11 @@ def c_arguments(kernels: Kernels, op: Op, given: Inputs) -> dict[str, Any]:
     """What the C function gets: weights and activations in the op's layout, outputs not yet written."""
     machine = kernels.machine
     sizes = machine_sizes(machine, given)
-    values = packed_arguments(kernels, op, given) if is_packed(op) else given
+    values = given
+    if is_packed(op):
+        values = packed_arguments(kernels, op, given)
+    elif op.name == "dot_q8":
+        values = packed_keys(kernels, given)
     arguments = {}
     for arg in op.args:
         value = values[arg.name] if arg.role != "out" else None
@@ -325,6 +332,37 @@ def machine_sizes(machine: Machine, given: Inputs) -> Sizes:
         dot = machine.pack.dot
         sizes |= {"group": dot.group, "x_bytes": dot.x_bytes, "tile": machine.tile.tokens}
     return sizes
+
+
+def packed_keys(kernels: Kernels, given: Inputs) -> Inputs:
+    """The inputs of dot_q8 as it reads them: keys packed like rows of weights, each query through tile_q8."""
+    n, queries, dot = given["n"], given["queries"], kernels.layout
+    if dot is None:
+        return {**given, "xt": given["q"], "k": given["k"].view(np.uint8), "xs": np.zeros(queries, np.int32)}
+    quants = given["q"].reshape(queries, 1, n)
+    tiled = [
+        run(
+            kernels,
+            BY_NAME["tile_q8"],
+            {
+                "cols": n,
+                "tokens": 1,
+                "xq": one,
+                "xd": np.ones((1, n // 32), np.float32),
+                "xs": one.reshape(1, n // 32, 32).sum(axis=2, dtype=np.int32),
+            },
+        )
+        for one in quants
+    ]
+    used = n // 32 * dot.x_bytes
+    return {
+        **given,
+        "xt": np.concatenate([one["xt"][:used] for one in tiled]),
+        "xs": np.array([one["xst"][: 2 * (n // 32) : 2].sum() for one in tiled], np.int32),
+        "k": reference.pack_q8(given["k"].reshape(PAGE, n), dot.group, dot.step, dot.q8_offset).view(
+            np.uint8
+        ),
+    }
 
 
 def packed_arguments(kernels: Kernels, op: Op, given: Inputs) -> Inputs:
@@ -377,7 +415,7 @@ def _expected_attention(op: Op, given: Inputs, *, fused: bool) -> dict[str, Arra
     if scores:
         keys = given["k"].reshape(PAGE, n) if "dk" in given else given["k"].reshape(n, PAGE)
         scales = (given["dk"],) if "dk" in given else ()
-        queries = _rows_apart(given["q"], count, n, given["q_stride"])
+        queries = _rows_apart(given["q"], count, n, given.get("q_stride", n))
         result = op.reference(queries, *((given["dq"],) if scales else ()), keys, *scales, fused=fused)
         buffer = unwritten(np.float32, (count - 1) * given["s_stride"] + width)
     else:

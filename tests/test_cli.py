@@ -192,7 +192,7 @@ def set_field(offset: int, value: int) -> Callable[[Path], None]:
         (set_field(8, 100), 6, "dim is 100"),
         (set_field(24, 0), 6, "hidden_dim is 0"),
         (set_field(44, 9), 5, "wtype is 9"),
-        (set_field(124, 0x3F800000), 5, "attn_softcap"),
+        (set_field(124, 0xBF800000), 5, "attn_softcap"),
     ],
 )
 def test_bad_model_files(

@@ -16,7 +16,9 @@ from click.testing import CliRunner
 from gguf import GGMLQuantizationType as Type
 
 from krafla.tools import convert as tool
-from krafla.tools.architectures import Settings, read_rope_freqs
+from krafla.tools import orders
+from krafla.tools.architectures import Settings
+from krafla.tools.architectures_gguf import read_rope_freqs
 from krafla.tools.convert import Options, convert
 from krafla.tools.errors import AccessError, FormatError, KraflaError, ShapeError, UsageError
 from krafla.tools.mlb import Q4_0, Header, Model
@@ -92,8 +94,10 @@ def test_half_precision(dtype: str, tmp_path: Path) -> None:
 
 
 def test_heads_are_interleaved() -> None:
-    rows = np.arange(2 * 6)[:, None]
-    assert tool.interleave(rows, 6).ravel().tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    h = header("llama", head_dim=6)
+    assert orders.pairs(h, 12).tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    partial = header("llama", head_dim=8, rot_dim=4)
+    assert orders.pairs(partial, 8).tolist() == [0, 2, 1, 3, 4, 5, 6, 7]
 
 
 def test_ffn_widths_are_padded_with_zeros(tmp_path: Path) -> None:
@@ -552,9 +556,9 @@ CONFIGS: list[tuple[dict[str, Any], type[KraflaError], str]] = [
     (
         {"rope_scaling": {"type": "linear", "factor": "x"}},
         FormatError,
-        "RoPE or window settings cannot be read",
+        "RoPE, window or layer settings cannot be read",
     ),
-    ({"rope_parameters": [1]}, FormatError, "RoPE or window settings cannot be read"),
+    ({"rope_parameters": [1]}, FormatError, "RoPE, window or layer settings cannot be read"),
     ({"rope_scaling": {"type": "linear", "factor": -1}}, FormatError, "rope_factor is -1"),
     (
         {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},

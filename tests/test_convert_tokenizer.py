@@ -66,7 +66,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("'<|a|>' (normalized), which overlaps", "bytes", {"added_tokens.3.normalized": True}),
     ("without byte_fallback", "sentencepiece", {"model.byte_fallback": False}),
     (
-        "no prefix before the text",
+        "decoder Replace",
         "sentencepiece",
         {"normalizer": normalizers({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})},
     ),
@@ -347,7 +347,6 @@ def test_equal_scores_and_several_pairs_of_one_token() -> None:
         ("token_type has 1 entries", {"ggml.token_type": [1]}),
         ("add_eos_token", {"ggml.add_eos_token": True}),
         ("merge 'x' names", {"ggml.merges": ["x"]}),
-        ("add_space_prefix false", {"ggml.model": "llama"}),
         ("scores has 0 entries", {"ggml.model": "llama", "ggml.add_space_prefix": True}),
         (
             "remove_extra_whitespaces",
@@ -378,7 +377,8 @@ def test_writer_refuses_what_the_reader_would(tmp_path: Path) -> None:
     changes: tuple[dict[str, Any], ...] = (
         {"kind": 3},
         {"tokens": []},
-        {"flags": 128},
+        {"flags": 256},
+        {"flags": mlt.NO_PREFIX},
         {"flags": mlt.PREFIX_ONCE},
         {"flags": mlt.BOS, "bos": -1},
         {"bos": 300},

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krafla.tools.errors import FormatError, OutOfMemoryError, UsageError
+from krafla.tools.errors import OutOfMemoryError, UsageError
 from krafla.tools.gen_random import write_random
 from krafla.tools.mlb import (
     ACT_GELU,
-    LAYER_LINEAR,
     LAYER_LOCAL_ROPE,
     LAYER_NO_ROPE,
     LAYER_WINDOW,
@@ -302,29 +301,6 @@ BAD_OPTIONS = [
 def test_bad_options_are_refused(options: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Engine(model("llama"), **options)
-
-
-LINEAR = {"lin_k_heads": 2, "lin_v_heads": 4, "lin_k_dim": 8, "lin_v_dim": 8, "lin_conv": 4}
-MISSING: list[tuple[dict[str, Any], bytes, str]] = [
-    ({"attn_gate": 1}, b"", "attn_gate is 1: attention gates are not supported yet"),
-    ({"attn_softcap": 50.0}, b"", "attn_softcap is 50: soft caps are not supported yet"),
-    ({"final_softcap": 30.0}, b"", "final_softcap is 30: soft caps are not supported yet"),
-    (
-        {**LINEAR, "layer_flags": 1},
-        bytes([LAYER_LINEAR, 0]),
-        "lin_k_heads is 2: linear attention is not supported yet",
-    ),
-]
-
-
-@pytest.mark.parametrize(("changes", "flags", "message"), MISSING, ids=[entry[2] for entry in MISSING])
-def test_what_is_not_there_yet_is_refused_by_name(
-    changes: dict[str, Any], flags: bytes, message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "model.mlb"
-    write_random(path, header("llama", **changes), 0, flags)
-    with pytest.raises(FormatError, match=f"model.mlb: {message}"):
-        Engine(path)
 
 
 def test_what_can_never_fit_is_refused_before_it_is_loaded(tmp_path: Path) -> None:

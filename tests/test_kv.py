@@ -81,11 +81,13 @@ void kv_read(int sequence, int position, int half, int head, void *elements, flo
 {
     unsigned char *page = ml_kv_page(&kv, kv.sequences[sequence].pages[position / ML_KV_PAGE]);
     int slot = position % ML_KV_PAGE;
-    size_t dim = (size_t)kv.layout.head_dim, size = kv.layout.head_bytes / ML_KV_PAGE / dim;
+    size_t dim = (size_t)kv.layout.head_dim, wide = (size_t)kv.layout.key_dim;
+    size_t size = kv.layout.head_bytes / ML_KV_PAGE / wide;
     bool position_minor = half == ML_KV_KEYS && kv.layout.type != ML_KV_Q8;
     const unsigned char *stored = ml_kv_elements(&kv.layout, page, 1, half, head);
     for (size_t d = 0; d < dim; d++) {
-        size_t at = position_minor ? d * ML_KV_PAGE + (size_t)slot : (size_t)slot * dim + d;
+        size_t row = (size_t)slot * (half == ML_KV_KEYS ? wide : dim);
+        size_t at = position_minor ? d * ML_KV_PAGE + (size_t)slot : row + d;
         memcpy((unsigned char *)elements + d * size, stored + at * size, size);
     }
     if (kv.layout.type == ML_KV_Q8)

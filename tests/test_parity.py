@@ -11,7 +11,7 @@ import pytest
 
 from krafla.tools.convert import Options, convert
 from krafla.tools.gen_random import random_grid
-from krafla.tools.mlb import LAYER_LOCAL_ROPE, LAYER_WINDOW, Q8_0, Header, Model, Writer
+from krafla.tools.mlb import Q4_0, Q8_0, Model
 from krafla.tools.ref_forward import forward
 
 torch = pytest.importorskip("torch", reason="the parity extra is not installed")
@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
+PLAIN = Options(tokenizer=False)
 SMALL: dict[str, Any] = {
     "vocab_size": 300,
     "hidden_size": 64,
@@ -48,6 +49,30 @@ YARN = {
     "factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+GEMMA = {"head_dim": 32, "query_pre_attn_scalar": 24, "sliding_window": 8, "pad_token_id": 0}
+GEMMA3 = {
+    **GEMMA,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 5e3},
+        "full_attention": {"rope_type": "linear", "rope_theta": 2e5, "factor": 8.0},
+    },
+}
+QWEN35 = {
+    "num_hidden_layers": 4,
+    "head_dim": 32,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1e6,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [2, 1, 1],
+        "mrope_interleaved": True,
+    },
+}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", {}),
     "llama-tied": ("Llama", {"tie_word_embeddings": True}),
@@ -68,29 +93,88 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2": ("Qwen2", {}),
     "qwen2-window": ("Qwen2", {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}),
     "qwen3": ("Qwen3", {"head_dim": 32, "tie_word_embeddings": True}),
+    "smollm3": ("SmolLM3", {"num_hidden_layers": 5, "pad_token_id": 0, "tie_word_embeddings": True}),
+    "smollm3-window": (
+        "SmolLM3",
+        {
+            "num_hidden_layers": 5,
+            "pad_token_id": 0,
+            "no_rope_layer_interval": 2,
+            "use_sliding_window": True,
+            "sliding_window": 9,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "gemma2": ("Gemma2", {**GEMMA, "attn_logit_softcapping": 4.0, "final_logit_softcapping": 6.0}),
+    "gemma2-no-caps": (
+        "Gemma2",
+        {**GEMMA, "attn_logit_softcapping": None, "final_logit_softcapping": None},
+    ),
+    "gemma3": ("Gemma3", GEMMA3),
+    "gemma3-pattern": ("Gemma3", {**GEMMA, "num_hidden_layers": 7}),
+    "gemma3-cap": ("Gemma3", {**GEMMA3, "final_logit_softcapping": 5.0}),
+    "qwen3.5": ("Qwen3_5", QWEN35),
+    "qwen3.5-tied": (
+        "Qwen3_5",
+        {
+            **QWEN35,
+            "tie_word_embeddings": True,
+            "linear_num_key_heads": 4,
+            "linear_conv_kernel_dim": 3,
+            "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"],
+        },
+    ),
+}
+TEXT_CONFIGS = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}
+# Types and classes that stay Q8_0, for models that have every kind of matrix.
+Q4_CASES = ["llama", "llama-padded", "gemma2", "gemma3", "qwen3.5", "qwen3.5-tied"]
+Q8_CLASSES = ("tok_emb", "wv", "w2")
+CLASS_OF = {
+    "embed_tokens": "tok_emb",
+    "lm_head": "wcls",
+    "q_proj": "wq",
+    "k_proj": "wq",
+    "in_proj_qkv": "wq",
+    "v_proj": "wv",
+    "in_proj_z": "wv",
+    "o_proj": "wo",
+    "out_proj": "wo",
+    "gate_proj": "w1",
+    "up_proj": "w1",
+    "down_proj": "w2",
 }
 
 
-def random_model(kind: str, config: Any) -> Any:
-    """A model whose matrices lie on the Q8_0 grid, and whose vectors are not trivial."""
+def random_model(kind: str, config: Any, options: Options | None = None, suffix: str = "CausalLM") -> Any:
+    """A model whose matrices lie on the grid of their type, and whose vectors are not trivial."""
     rng = np.random.default_rng(7)
-    net = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    net = getattr(transformers, f"{kind}For{suffix}")(config).eval()
     with torch.no_grad():
         for name, weight in net.named_parameters():
-            if weight.ndim == 2 and weight.shape[1] % 32 == 0:
-                spread = 1.0 if "embed" in name else 1.5 / weight.shape[1] ** 0.5
-                values = random_grid(rng, weight.shape[0], weight.shape[1], spread, Q8_0)
-            elif weight.ndim == 2:  # padded when it is converted: the last block is partly zeros
-                width = -(-weight.shape[1] // 32) * 32
-                full = random_grid(rng, weight.shape[0], width, 0.15, Q8_0)
-                # The element that fixes the scale must survive the cut.
-                full[:, -32] = np.abs(full[:, -32:]).max(axis=1)
-                values = full[:, : weight.shape[1]]
-            else:
-                values = rng.standard_normal(weight.shape).astype(np.float32) * 0.1
-                values += 1 if "norm" in name and "Gemma" not in kind else 0
-            weight.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+            values = random_weight(rng, name, tuple(weight.shape), options or Options(), "Gemma" in kind)
+            weight.copy_(torch.from_numpy(np.ascontiguousarray(values)).reshape(weight.shape))
     return net
+
+
+def random_weight(
+    rng: np.random.Generator, name: str, shape: tuple[int, ...], options: Options, offset_norms: bool
+) -> npt.NDArray[np.float32]:
+    if len(shape) != 2:
+        values = rng.standard_normal(shape).astype(np.float32) * (0.5 if "conv" in name else 0.1)
+        plain = "linear_attn.norm" in name or not (offset_norms or "Qwen3_5" in name)
+        return values + 1 if "norm" in name and plain else values
+    short = CLASS_OF.get(name.split(".")[-2], "")
+    kind = Q4_0 if options.type == "q4_0" and short and short not in options.q8 else Q8_0
+    spread = 1.0 if "embed" in name else 1.5 / shape[1] ** 0.5
+    width = -(-shape[1] // 32) * 32
+    full = random_grid(rng, shape[0], width, spread, kind)
+    if (
+        width != shape[1]
+    ):  # padded when it is converted: the element that fixes the scale must survive the cut
+        largest = np.abs(full[:, -32:]).argmax(axis=1)
+        rows = np.arange(shape[0])
+        full[:, -32], full[rows, width - 32 + largest] = full[rows, width - 32 + largest], full[:, -32].copy()
+    return full[:, : shape[1]]
 
 
 def logits_of(net: Any, ids: list[int]) -> npt.NDArray[np.float32]:
@@ -100,20 +184,66 @@ def logits_of(net: Any, ids: list[int]) -> npt.NDArray[np.float32]:
 
 
 def token_ids() -> list[int]:
-    return [int(i) for i in np.random.default_rng(8).integers(0, 300, 40)]
+    return [int(i) for i in np.random.default_rng(8).integers(0, 300, 80)]
+
+
+def config_of(name: str) -> tuple[str, Any]:
+    kind, changes = CASES[name]
+    config = getattr(transformers, TEXT_CONFIGS.get(kind, f"{kind}Config"))
+    return kind, config(**{**SMALL, **changes})
+
+
+def assert_same_logits(net: Any, folder: Path, options: Options = PLAIN) -> Model:
+    """Converted, the model gives transformers' logits before and after every boundary."""
+    net.save_pretrained(folder / "hf")
+    convert(folder / "hf", folder / "m.mlb", options)
+    model = Model(folder / "m.mlb")
+    ids = token_ids()
+    expected = logits_of(net, ids)
+    error = np.abs(forward(model, ids) - expected).max(axis=1)
+    assert (error <= 1e-4 * np.abs(expected).max(axis=1)).all()
+    return model
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_converted_model_equals_transformers(name: str, tmp_path: Path) -> None:
-    kind, changes = CASES[name]
-    config = getattr(transformers, f"{kind}Config")(**{**SMALL, **changes})
-    net = random_model(kind, config)
-    net.save_pretrained(tmp_path / "hf")
-    convert(tmp_path / "hf", tmp_path / "m.mlb", Options(tokenizer=False))
-    ids = token_ids()
-    expected = logits_of(net, ids)
-    logits = forward(Model(tmp_path / "m.mlb"), ids)
-    assert np.abs(logits - expected).max() <= 1e-4 * np.abs(expected).max()
+    kind, config = config_of(name)
+    assert_same_logits(random_model(kind, config), tmp_path)
+
+
+@pytest.mark.parametrize("q8", [(), Q8_CLASSES], ids=["q4", "mixed"])
+@pytest.mark.parametrize("name", Q4_CASES)
+def test_q4_grid(name: str, q8: tuple[str, ...], tmp_path: Path) -> None:
+    options = Options(type="q4_0", q8=q8, tokenizer=False)
+    kind, config = config_of(name)
+    model = assert_same_logits(random_model(kind, config, options), tmp_path, options)
+    assert model.tensors["layers.0.w1"].kind == Q4_0
+
+
+VISION = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize("name", ["gemma3", "qwen3.5"])
+def test_nested_configuration(name: str, tmp_path: Path) -> None:
+    kind, text = config_of(name)
+    if kind == "Gemma3":
+        vision = {
+            **VISION,
+            "num_hidden_layers": 1,
+            "image_size": 28,
+            "patch_size": 14,
+            "model_type": "siglip_vision_model",
+        }
+        config = transformers.Gemma3Config(
+            text_config=text.to_dict(), vision_config=vision, mm_tokens_per_image=4
+        )
+    else:
+        vision = {**VISION, "depth": 1, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16}
+        vision.pop("num_attention_heads")
+        config = transformers.Qwen3_5Config(text_config=text.to_dict(), vision_config=vision)
+    net = random_model(kind, config, suffix="ConditionalGeneration")
+    net.config.tie_word_embeddings = kind == "Gemma3"
+    assert_same_logits(net, tmp_path)
 
 
 def test_shards_and_other_types(tmp_path: Path) -> None:
@@ -124,98 +254,3 @@ def test_shards_and_other_types(tmp_path: Path) -> None:
     m = Model(tmp_path / "m.mlb")
     stored = net.model.layers[2].mlp.down_proj.weight.detach().float().numpy()
     assert np.abs(m.values("layers.2.w2") - stored).max() <= np.abs(stored).max() / 127 / 2 * 1.0001
-
-
-# --- Gemma: not yet converted, but the format and the reference forward pass know its features
-
-
-def write_gemma(net: Any, path: Path, header: Header, flags: bytes, qk_norm: bool) -> None:
-    state = {name: weight.detach().numpy() for name, weight in net.state_dict().items()}
-    names = {
-        "attn_norm": "input_layernorm",
-        "wq": "self_attn.q_proj",
-        "wk": "self_attn.k_proj",
-        "wv": "self_attn.v_proj",
-        "wo": "self_attn.o_proj",
-        "ffn_norm": "pre_feedforward_layernorm",
-        "w1": "mlp.gate_proj",
-        "w2": "mlp.down_proj",
-        "w3": "mlp.up_proj",
-        "post_attn_norm": "post_attention_layernorm",
-        "post_ffn_norm": "post_feedforward_layernorm",
-    }
-    if qk_norm:
-        names |= {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
-    order = np.arange(header.head_size).reshape(2, -1).T.ravel()  # halves to pairs
-    with Writer(path, header, flags) as writer:
-        writer.write("tok_emb", state["model.embed_tokens.weight"])
-        writer.write("final_norm", 1 + state["model.norm.weight"])
-        for i in range(header.n_layers):
-            for ours, theirs in names.items():
-                values = state[f"model.layers.{i}.{theirs}.weight"]
-                if "norm" in ours:
-                    values = 1 + values
-                if ours in ("wq", "wk", "q_norm", "k_norm"):
-                    shape = values.shape
-                    heads = values.reshape(-1, header.head_size, *shape[1:])
-                    values = heads[:, order].reshape(shape)
-                writer.write(f"layers.{i}.{ours}", values)
-
-
-def gemma_header(config: Any, **more: Any) -> Header:
-    return Header(
-        dim=config.hidden_size,
-        n_layers=config.num_hidden_layers,
-        n_heads=config.num_attention_heads,
-        n_kv_heads=config.num_key_value_heads,
-        hidden_dim=config.intermediate_size,
-        vocab=config.vocab_size,
-        max_seq=config.max_position_embeddings,
-        head_dim=config.head_dim,
-        norm_eps=config.rms_norm_eps,
-        shared_classifier=1,
-        act=1,
-        post_norms=1,
-        embed_scale=config.hidden_size**0.5,
-        attn_scale=config.query_pre_attn_scalar**-0.5,
-        sliding_window=config.sliding_window,
-        **more,
-    )
-
-
-def test_gemma2(tmp_path: Path) -> None:
-    config = transformers.Gemma2Config(
-        **{**SMALL, "head_dim": 32, "query_pre_attn_scalar": 24, "sliding_window": 8},
-        attn_logit_softcapping=4.0,
-        final_logit_softcapping=6.0,
-    )
-    net = random_model("Gemma2", config)
-    header = gemma_header(config, attn_softcap=4.0, final_softcap=6.0)
-    flags = bytes(LAYER_WINDOW if t == "sliding_attention" else 0 for t in config.layer_types)
-    assert sorted(set(flags)) == [0, 1]
-    write_gemma(net, tmp_path / "m.mlb", header, flags, qk_norm=False)
-    ids = token_ids()
-    expected = logits_of(net, ids)
-    assert np.abs(forward(Model(tmp_path / "m.mlb"), ids) - expected).max() <= 1e-4 * np.abs(expected).max()
-
-
-def test_gemma3(tmp_path: Path) -> None:
-    config = transformers.Gemma3TextConfig(
-        **{**SMALL, "head_dim": 32, "query_pre_attn_scalar": 24, "sliding_window": 8},
-        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-        rope_parameters={
-            "sliding_attention": {"rope_type": "default", "rope_theta": 5e3},
-            "full_attention": {"rope_type": "linear", "rope_theta": 2e5, "factor": 8.0},
-        },
-    )
-    net = random_model("Gemma3", config)
-    header = gemma_header(
-        config, qk_norm=1, rope_theta=2e5, rope_local_theta=5e3, rope_type=2, rope_factor=8.0
-    )
-    flags = bytes(
-        LAYER_WINDOW | LAYER_LOCAL_ROPE if t == "sliding_attention" else 0 for t in config.layer_types
-    )
-    write_gemma(net, tmp_path / "m.mlb", header, flags, qk_norm=True)
-    ids = token_ids()
-    expected = logits_of(net, ids)
-    assert np.abs(forward(Model(tmp_path / "m.mlb"), ids) - expected).max() <= 1e-4 * np.abs(expected).max()

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from krafla.tools import exact_ops, ref_forward
-from krafla.tools.errors import FormatError, KraflaError, UsageError
+from krafla.tools.errors import KraflaError, UsageError
 from krafla.tools.gen_random import write_random
-from krafla.tools.mlb import LAYER_LINEAR, LAYER_LOCAL_ROPE, LAYER_WINDOW, Header, Model
+from krafla.tools.mlb import LAYER_LOCAL_ROPE, LAYER_WINDOW, Model
 from krafla.tools.ref_forward import forward, frequencies, rope_angles
 from tests.engines import Engine
 from tests.models import MODELS, header, model
@@ -38,7 +38,8 @@ def test_exact_is_close_to_float(name: str) -> None:
     expected = forward(m, IDS)
     scale = expected.std()
     assert expected.shape == (40, m.header.vocab) and expected.dtype == np.float64
-    for kv, limit in (("f32", 0.04), ("f16", 0.04), ("q8", 0.05)):
+    deep = 2 if m.header.lin_k_heads else 1  # a state adds up the noise of quantized activations
+    for kv, limit in (("f32", 0.04 * deep), ("f16", 0.04 * deep), ("q8", 0.05 * deep)):
         error = forward(m, IDS, "exact", kv) - expected  # type: ignore[arg-type]
         assert math.sqrt((error * error).mean()) < limit * scale
 
@@ -188,9 +189,8 @@ def test_every_feature_together(caps: dict[str, float], tmp_path: Path) -> None:
     expected = slow_forward(m, IDS[:12], flags)
     logits = forward(m, IDS[:12])
     assert np.abs(logits - expected).max() < 1e-11 * np.abs(expected).max()
-    if not caps:
-        error = forward(m, IDS[:12], "exact") - expected
-        assert math.sqrt((error * error).mean()) < 0.04 * expected.std()
+    error = forward(m, IDS[:12], "exact") - expected
+    assert math.sqrt((error * error).mean()) < 0.04 * expected.std()
 
 
 # --- Single operations
@@ -201,6 +201,21 @@ def test_exp() -> None:
     assert np.abs(exact_ops.exp(x) / np.exp(x.astype(np.float64)) - 1).max() < 2e-7
     edges = np.array([-np.inf, -87.4, 89, np.inf, np.nan], np.float32)
     assert np.array_equal(exact_ops.exp(edges), [0, 0, np.inf, np.inf, np.nan], equal_nan=True)
+
+
+def test_log_and_softplus() -> None:
+    x = np.concatenate([np.linspace(0.5, 2, 4001), np.geomspace(1e-37, 1e38, 2001)]).astype(np.float32)
+    expected = np.log(x.astype(np.float64))
+    assert (np.abs(exact_ops.log(x) - expected) <= 1.5e-7 * np.maximum(np.abs(expected), 0.01)).all()
+    x = np.linspace(-80, 30, 5001, dtype=np.float32)
+    assert np.abs(exact_ops.softplus(x) / np.logaddexp(0, x.astype(np.float64)) - 1).max() < 4e-7
+
+
+def test_softcap_and_sigmoid() -> None:
+    x = np.linspace(-300, 300, 5001, dtype=np.float32)
+    wide = x.astype(np.float64)
+    assert np.abs(exact_ops.softcap(x, 30.0) - 30 * np.tanh(wide / 30)).max() < 1e-5
+    assert np.abs(exact_ops.sigmoid(x) - 1 / (1 + np.exp(-wide))).max() < 1.2e-7
 
 
 def test_fold16_order() -> None:
@@ -230,28 +245,6 @@ def test_fold16_order() -> None:
 def test_refuses(name: str, ids: list[int], options: Any, error: type[KraflaError], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         forward(Model(model(name)), ids, **options)
-
-
-@pytest.mark.parametrize(
-    ("changes", "flags", "mode", "sentence"),
-    [
-        ({"attn_gate": 1}, b"", "float", "attention gates"),
-        (
-            {"lin_k_heads": 1, "lin_v_heads": 4, "lin_k_dim": 8, "lin_v_dim": 8, "lin_conv": 4},
-            bytes([LAYER_LINEAR, 0]),
-            "float",
-            "linear attention",
-        ),
-        ({"attn_softcap": 5.0}, b"", "exact", "soft caps"),
-    ],
-)
-def test_refuses_what_it_cannot_compute(
-    changes: dict[str, Any], flags: bytes, mode: Any, sentence: str, tmp_path: Path
-) -> None:
-    h: Header = header("llama", **changes)
-    write_random(tmp_path / "m.mlb", h, 0, flags)
-    with pytest.raises(FormatError, match=sentence):
-        forward(Model(tmp_path / "m.mlb"), [1], mode)
 
 
 def test_command(tmp_path: Path) -> None:

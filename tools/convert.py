@@ -18,20 +18,18 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from krafla.tools.architectures import (
-    ARCHITECTURES,
-    ROPE_FREQS,
-    Architecture,
-    Settings,
-    read_rope_freqs,
-    read_settings,
-)
+from krafla.tools.architectures import LLAMA2C, Architecture, Settings, read_settings
+from krafla.tools.architectures_gguf import GGUF, ROPE_FREQS, read_rope_freqs
+from krafla.tools.architectures_hf import HF
 from krafla.tools.convert_tokenizer import convert_tokenizer
 from krafla.tools.errors import FormatError, KraflaError, ShapeError, UsageError, access
+from krafla.tools.imatrix import read_imatrix
 from krafla.tools.mlb import CLASSES, Q4_0, Q8_0, Header, Tensor, Writer, tensor_shapes, validate
-from krafla.tools.quantize import Q4Rule
+from krafla.tools.orders import Index, gather, whole_blocks
+from krafla.tools.quantize import F32, I8, Q4Rule
 from krafla.tools.sources import Source, SourceTensor, block_multiple, clean_blocks, matrix_shape, open_source
 
+ARCHITECTURES: dict[str, dict[str, Architecture]] = {"hf": HF, "gguf": GGUF, "llama2c": LLAMA2C}
 # Weights held at a time: 16 MiB of floats.
 _CHUNK = 1 << 22
 # Called with the tensor's name and how many of all weights are done.
@@ -45,9 +43,10 @@ class Options:
     type: Literal["q8_0", "q4_0"] = "q8_0"
     f16_scales: bool = False
     q8: tuple[str, ...] = ()  # classes of matrices that stay Q8_0 in a Q4_0 model
-    q4_rule: Q4Rule = "search"
+    q4_rule: Q4Rule | None = None  # None: search, but round for Gemma 3
     max_seq: int | None = None  # shortens the longest context
     tokenizer: bool = True  # also write the .mlt and .jinja beside the model
+    imatrix: Path | None = None  # an importance matrix, by which the search weighs errors
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.q8) - set(CLASSES)):
@@ -56,6 +55,8 @@ class Options:
             )
         if self.q8 and self.type != "q4_0":
             raise UsageError("matrix classes can only be kept as Q8_0 in a Q4_0 model")
+        if self.imatrix and (self.type != "q4_0" or self.q4_rule == "round"):
+            raise UsageError("an importance matrix is for the search of Q4_0 scales")
 
     @property
     def q8_mask(self) -> int:
@@ -76,7 +77,7 @@ def convert(
     total = sum(tensor.rows * tensor.cols for tensor, _ in plan.pairs())
     done = 0
     with (
-        Writer(destination, plan.header, plan.layer_flags, options.q4_rule) as writer,
+        Writer(destination, plan.header, plan.layer_flags, plan.q4_rule(options), plan.importance) as writer,
         _tokenizer(checkpoint, Path(destination), plan.header, options) as tokenizer_files,
     ):
         for tensor, origin in plan.pairs(writer):
@@ -97,6 +98,7 @@ class Plan:
     header: Header
     layer_flags: bytes
     origins: dict[str, SourceTensor]
+    importance: dict[str, F32]
 
     @staticmethod
     def make(source: Source, options: Options) -> Plan:
@@ -109,14 +111,19 @@ class Plan:
             )
         architecture = known[source.architecture]
         settings = read_settings(architecture, source.config, source.config_name)
-        tensors = dict(source.tensors)
+        tensors = _renamed(source, architecture)
         if freqs := tensors.pop(ROPE_FREQS, None):
             read_rope_freqs(freqs.rows(0, 1).ravel(), freqs.where, settings)
-        header = _header(source, architecture, settings, options)
-        origins = _origins(architecture, header, settings.layer_flags, tensors, source)
+        header = _header(source, tensors, architecture, settings, options)
+        origins = _origins(architecture, header, settings, tensors, source)
         padded = replace(header, hidden_dim=block_multiple(header.hidden_dim))
         validate(padded.as_stored(), source.config_name, settings.layer_flags)
-        return Plan(source, architecture, padded, settings.layer_flags, origins)
+        importance = read_imatrix(options.imatrix, padded, settings.layer_flags) if options.imatrix else {}
+        return Plan(source, architecture, padded, settings.layer_flags, origins, importance)
+
+    def q4_rule(self, options: Options) -> Q4Rule:
+        """The rule that was asked for, or the architecture's."""
+        return options.q4_rule or ("search" if self.importance else self.architecture.q4_rule)
 
     def pairs(self, writer: Writer | None = None) -> Iterator[tuple[Tensor, SourceTensor]]:
         """Every tensor of the file with its origin."""
@@ -125,15 +132,33 @@ class Plan:
             yield tensor, self.origins[name]
 
 
-def _header(source: Source, architecture: Architecture, settings: Settings, options: Options) -> Header:
+def _renamed(source: Source, architecture: Architecture) -> dict[str, SourceTensor]:
+    """The checkpoint's tensors, with the prefixes of nested models taken off."""
+    tensors = {}
+    for name, tensor in source.tensors.items():
+        for prefix, other in architecture.renames:
+            if name.startswith(prefix):
+                name = other + name.removeprefix(prefix)
+                break
+        tensors[name] = tensor
+    return tensors
+
+
+def _header(
+    source: Source,
+    tensors: dict[str, SourceTensor],
+    architecture: Architecture,
+    settings: Settings,
+    options: Options,
+) -> Header:
     """The header with the checkpoint's own FFN width, not yet padded."""
     fields: dict[str, Any] = dict(settings.fields)
-    embedding = source.tensors.get(architecture.names["tok_emb"])
+    embedding = tensors.get(architecture.names["tok_emb"])
     if embedding is None:
         raise FormatError(f"{source.path}: {architecture.names['tok_emb']} is missing")
     if source.kind == "gguf":
         fields["vocab"] = embedding.shape[0]
-        fields["shared_classifier"] = int(architecture.names["wcls"] not in source.tensors)
+        fields["shared_classifier"] = int(architecture.names["wcls"] not in tensors)
     fields.setdefault("vocab", embedding.shape[0])
     if (
         fields["dim"] % fields["n_heads"] == 0
@@ -159,25 +184,26 @@ def _header(source: Source, architecture: Architecture, settings: Settings, opti
 def _origins(
     architecture: Architecture,
     header: Header,
-    layer_flags: bytes,
+    settings: Settings,
     tensors: dict[str, SourceTensor],
     source: Source,
 ) -> dict[str, SourceTensor]:
     """Find the source of every tensor; missing, extra and misshapen ones are errors."""
     origins: dict[str, SourceTensor] = {}
-    for name, rows, cols, _ in tensor_shapes(header, layer_flags):
+    used = {architecture.names["wcls"]} if header.shared_classifier else set()
+    for name, rows, cols, _ in tensor_shapes(header, settings.layer_flags):
         theirs = _their_name(architecture, name)
         if theirs not in tensors:
             raise FormatError(f"{source.path}: {theirs} is missing")
         origins[name] = tensor = tensors[theirs]
+        used.add(theirs)
+        rows *= architecture.times.get(_short(name), 1)
         if matrix_shape(tensor.shape) != (rows, cols):
             want = [rows, cols] if rows > 1 else [cols]
             raise ShapeError(f"{tensor.where}: {theirs} has the shape {list(tensor.shape)}, must have {want}")
-    used = {tensor.name for tensor in origins.values()}
-    if header.shared_classifier:
-        used.add(architecture.names["wcls"])
+    dropped = (*architecture.dropped, *settings.dropped)
     for theirs, tensor in tensors.items():
-        if theirs not in used and not any(re.fullmatch(p, theirs) for p in architecture.dropped):
+        if theirs not in used and not any(re.fullmatch(p, theirs) for p in dropped):
             raise FormatError(f"{tensor.where}: {theirs} is a tensor that this architecture does not have")
     return origins
 
@@ -189,63 +215,94 @@ def _their_name(architecture: Architecture, name: str) -> str:
     return architecture.names[f"layers.{{i}}.{match[2]}"].format(i=match[1])
 
 
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """One tensor on its way: where from, and in which order of rows (a vector's entries) and columns."""
+
+    tensor: Tensor
+    origin: SourceTensor
+    rows: Index | None
+    columns: Index | None
+    value: Callable[[F32], F32] | None
+
+    @staticmethod
+    def make(tensor: Tensor, origin: SourceTensor, plan: Plan) -> _Copy:
+        architecture, name = plan.architecture, _short(tensor.name)
+        order, columns = architecture.order(name, plan.header), architecture.columns.get(name)
+        return _Copy(
+            tensor,
+            origin,
+            order(plan.header, tensor.cols if tensor.rows == 1 else _own_rows(tensor, origin))
+            if order
+            else None,
+            columns(plan.header, tensor.cols) if columns else None,
+            architecture.values.get(name),
+        )
+
+    def gather(self, read: Callable[[int, int], npt.NDArray[Any]], start: int, stop: int) -> npt.NDArray[Any]:
+        """Rows [start, stop) of ours."""
+        if self.rows is None or self.tensor.rows == 1:
+            return read(start, stop)
+        return gather(read, self.rows[start:stop])
+
+    def blocks(self, start: int, stop: int) -> tuple[I8, F32] | None:
+        """Rows as the source quantized them, if they can be copied unchanged."""
+        same = (self.origin.quantized, self.tensor.kind) in (("q8_0", Q8_0), ("q4_0", Q4_0))
+        read = self.origin.blocks
+        if not same or read is None or self.value:
+            return None
+        columns = whole_blocks(self.columns) if self.columns is not None else None
+        if self.columns is not None and columns is None:
+            return None
+        quants = self.gather(lambda low, high: read(low, high)[0], start, stop)
+        scales = self.gather(lambda low, high: read(low, high)[1], start, stop)
+        if columns is not None:
+            quants, scales = quants[:, self.columns], scales[:, columns]
+        return (quants, scales) if clean_blocks((quants, scales)) else None
+
+    def values(self, start: int, stop: int) -> F32:
+        """Rows as floats."""
+        values: F32 = self.gather(self.origin.rows, start, stop)
+        if not np.isfinite(values).all():
+            raise FormatError(f"{self.origin.where}: {self.origin.name} has a weight that is NaN or infinite")
+        if self.rows is not None and self.tensor.rows == 1:
+            values = values[:, self.rows]
+        if self.columns is not None:
+            values = values[:, self.columns]
+        if self.value:
+            try:
+                values = self.value(values)
+            except ValueError as error:
+                raise FormatError(f"{self.origin.where}: {self.origin.name} {error}") from error
+        if self.tensor.cols > values.shape[1]:
+            values = np.pad(values, ((0, 0), (0, self.tensor.cols - values.shape[1])))
+        return values
+
+
+def _own_rows(tensor: Tensor, origin: SourceTensor) -> int:
+    """The rows that the source has of a matrix: fewer if ours is padded."""
+    return min(tensor.rows, matrix_shape(origin.shape)[0])
+
+
 def _copy(writer: Writer, tensor: Tensor, origin: SourceTensor, plan: Plan) -> Iterator[int]:
     """Write one tensor chunk by chunk; yields how many weights each chunk has."""
-    head = _head_to_interleave(tensor, plan)
-    rows, cols = matrix_shape(origin.shape)
-    step = max(1, _CHUNK // cols)
-    if head and rows > 1:
-        step = max(1, step // head) * head
+    copy = _Copy.make(tensor, origin, plan)
+    rows = _own_rows(tensor, origin)
+    step = max(1, _CHUNK // matrix_shape(origin.shape)[1])
     for start in range(0, rows, step):
         stop = min(rows, start + step)
-        if not _copy_blocks(writer, tensor, origin, start, stop, head):
-            _copy_values(writer, tensor, origin, start, stop, head)
+        if blocks := copy.blocks(start, stop):
+            writer.write_quantized(tensor.name, *blocks)
+        else:
+            writer.write(tensor.name, copy.values(start, stop))
         yield (stop - start) * tensor.cols
     if tensor.rows > rows:
         writer.write(tensor.name, np.zeros((tensor.rows - rows, tensor.cols), np.float32))
         yield (tensor.rows - rows) * tensor.cols
-
-
-def _head_to_interleave(tensor: Tensor, plan: Plan) -> int:
-    """The head size if this tensor's rows (or a vector's entries) need interleaving, else 0."""
-    short = tensor.name.rpartition(".")[2]
-    rotated = short in ("wq", "wk", "bq", "bk", "q_norm", "k_norm")
-    return plan.header.head_size if plan.architecture.halves and rotated else 0
-
-
-def _copy_blocks(
-    writer: Writer, tensor: Tensor, origin: SourceTensor, start: int, stop: int, head: int
-) -> bool:
-    """Copy blocks unchanged where the source has them in the type that is written; else return False."""
-    same = (origin.quantized, tensor.kind) in (("q8_0", Q8_0), ("q4_0", Q4_0))
-    if not same or origin.blocks is None:
-        return False
-    quants, scales = origin.blocks(start, stop)
-    if not clean_blocks((quants, scales)):
-        return False
-    if head:
-        quants, scales = interleave(quants, head), interleave(scales, head)
-    writer.write_quantized(tensor.name, quants, scales)
-    return True
-
-
-def _copy_values(
-    writer: Writer, tensor: Tensor, origin: SourceTensor, start: int, stop: int, head: int
-) -> None:
-    values = origin.rows(start, stop)
-    if not np.isfinite(values).all():
-        raise FormatError(f"{origin.where}: {origin.name} has a weight that is NaN or infinite")
-    if head:
-        values = interleave(values.T, head).T if len(values) == 1 else interleave(values, head)
-    if tensor.cols > values.shape[1]:
-        values = np.pad(values, ((0, 0), (0, tensor.cols - values.shape[1])))
-    writer.write(tensor.name, values)
-
-
-def interleave(rows: npt.NDArray[Any], head: int) -> npt.NDArray[Any]:
-    """Reorder the rows of each head from halves (i, i + head/2) to pairs (2i, 2i + 1)."""
-    heads = rows.reshape(-1, 2, head // 2, rows.shape[1])
-    return np.ascontiguousarray(heads.swapaxes(1, 2)).reshape(rows.shape)
 
 
 @contextmanager
@@ -285,7 +342,14 @@ def _move(files: list[tuple[Path, Path]]) -> None:
 @click.option("--type", "kind", type=click.Choice(["q8_0", "q4_0"]), default="q8_0", show_default=True)
 @click.option("--f16-scales", is_flag=True, help="Store scales as f16: 6 % smaller (Q8_0), 10 % (Q4_0).")
 @click.option("--q8", default="", help=f"Classes that stay Q8_0 in a Q4_0 model, of {','.join(CLASSES)}.")
-@click.option("--q4-rule", type=click.Choice(["search", "round"]), default="search", show_default=True)
+@click.option(
+    "--q4-rule",
+    type=click.Choice(["search", "round"]),
+    help="How Q4_0 blocks are fitted [default: search; round for Gemma 3].",
+)
+@click.option(
+    "--imatrix", type=click.Path(path_type=Path), help="Weigh errors of Q4_0 by `krafla run --imatrix`."
+)
 @click.option("--max-seq", type=int, help="Shorten the longest context.")
 @click.option("--no-tokenizer", is_flag=True, help="Write the model only.")
 def main(
@@ -294,7 +358,8 @@ def main(
     kind: Literal["q8_0", "q4_0"],
     f16_scales: bool,
     q8: str,
-    q4_rule: Q4Rule,
+    q4_rule: Q4Rule | None,
+    imatrix: Path | None,
     max_seq: int | None,
     no_tokenizer: bool,
 ) -> None:
@@ -302,7 +367,7 @@ def main(
     target = destination or Path(source.resolve().name).with_suffix(".mlb")
     try:
         classes = tuple(part for part in q8.split(",") if part)
-        options = Options(kind, f16_scales, classes, q4_rule, max_seq, not no_tokenizer)
+        options = Options(kind, f16_scales, classes, q4_rule, max_seq, not no_tokenizer, imatrix)
         convert_with_bar(source, target, options)
     except KraflaError as error:
         print(f"convert: {error}", file=sys.stderr)

@@ -20,6 +20,20 @@ _POLYNOMIAL = np.array(
     ],
     np.float32,
 )
+_LOG_POLYNOMIAL = np.array(
+    [
+        7.0376836292e-2,
+        -1.1514610310e-1,
+        1.1676998740e-1,
+        -1.2420140846e-1,
+        1.4249322787e-1,
+        -1.6668057665e-1,
+        2.0000714765e-1,
+        -2.4999993993e-1,
+        3.3333331174e-1,
+    ],
+    np.float32,
+)
 _TINY = np.float32(1e-30)
 _ONE = np.float32(1)
 
@@ -67,6 +81,49 @@ def exp(x: F32) -> F32:
         result = np.where(x > np.float32(88.3762626647949), np.float32(np.inf), result)
         clipped: F32 = np.where(x < np.float32(-87.33654), np.float32(0), result)
     return clipped
+
+
+def sigmoid(x: F32) -> F32:
+    """1 / (1 + exp(-x))."""
+    y: F32 = _ONE / (_ONE + exp(-x))
+    return y
+
+
+def softcap(x: F32, cap: float) -> F32:
+    """Cap * tanh(x / cap), with tanh(s) = 1 - 2 / (exp(2 s) + 1)."""
+    c = np.float32(cap)
+    e = exp((x / c) * np.float32(2))
+    y: F32 = c * (_ONE - np.float32(2) / (e + _ONE))
+    return y
+
+
+def log(x: F32) -> F32:
+    """Natural logarithm of positive normal numbers: the Cephes polynomial around 1, unfused in both classes."""
+    bits = x.view(np.int32)
+    # The mantissa from sqrt(1/2) to sqrt(2), the exponent with it.
+    shifted = bits - np.int32(0x3F3504F3)
+    n = (shifted >> 23).astype(np.float32)
+    m: F32 = ((shifted & np.int32(0x7FFFFF)) + np.int32(0x3F3504F3)).view(np.float32) - _ONE
+    y: F32 = np.full_like(x, _LOG_POLYNOMIAL[0])
+    for c in _LOG_POLYNOMIAL[1:]:
+        y = y * m + c
+    z = m * m
+    y = (y * m) * z
+    y = y + n * np.float32(-2.12194440e-4)
+    y = y - z * np.float32(0.5)
+    result: F32 = (m + y) + n * np.float32(0.693359375)
+    return result
+
+
+def softplus(x: F32) -> F32:
+    """Log(1 + exp(x)); x itself above 20."""
+    e = exp(x)
+    u = _ONE + e
+    with np.errstate(all="ignore"):
+        # What the sum 1 + e lost to rounding comes back as a factor.
+        y: F32 = np.where(u == _ONE, e, log(u) * (e / (u - _ONE))).astype(np.float32)
+    result: F32 = np.where(x > np.float32(20), x, y)
+    return result
 
 
 def rmsnorm(x: F32, weight: F32, eps: float) -> F32:

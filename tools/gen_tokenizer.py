@@ -22,10 +22,10 @@ from krafla.tools.mlt import (
     BOS,
     BYTE,
     BYTE_LEVEL,
-    FLAGS_OF_KIND,
     GPT2,
     IGNORE_MERGES,
     NFC,
+    NO_PREFIX,
     NORMAL,
     ONE_NUMBER,
     PREFIX_ONCE,
@@ -34,6 +34,7 @@ from krafla.tools.mlt import (
     SPLIT_DIGITS,
     Mlt,
     Token,
+    allowed,
 )
 
 Kind: TypeAlias = Literal["bytes", "sentencepiece"]
@@ -73,7 +74,7 @@ def generate(kind: Kind, vocab: int = 512, seed: int = 0, flags: int = 0) -> Gen
     """A random tokenizer of `vocab` tokens; the same arguments give the same one."""
     if vocab < smallest_vocab(kind):
         raise UsageError(f"vocab is {vocab}, a {kind} tokenizer has at least {smallest_vocab(kind)} tokens")
-    if flags & ~FLAGS_OF_KIND[KINDS[kind]] or (flags & ONE_NUMBER and flags & GPT2):
+    if not allowed(KINDS[kind], flags):
         raise UsageError(f"flags are {flags}, which a {kind} tokenizer does not have")
     rng = random.Random(f"{kind} {vocab} {seed} {flags}")
     tokens = [Token(text.encode(), ADDED) for text in SPECIAL]
@@ -217,6 +218,18 @@ def _sentencepiece_parts(flags: int) -> dict[str, Any]:
         {"type": "Strip", "content": " ", "start": 1, "stop": 0},
     ]
     once = flags & PREFIX_ONCE
+    if flags & NO_PREFIX:
+        split = {
+            "type": "Split",
+            "pattern": {"String": " "},
+            "behavior": "MergedWithPrevious",
+            "invert": False,
+        }
+        return {
+            "normalizer": replace,
+            "pre_tokenizer": split,
+            "decoder": {"type": "Sequence", "decoders": decoders[:3]},
+        }
     return {
         "normalizer": None if once else {"type": "Sequence", "normalizers": [prepend, replace]},
         "pre_tokenizer": metaspace if once else None,

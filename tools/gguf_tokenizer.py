@@ -17,6 +17,7 @@ from krafla.tools.mlt import (
     GPT2,
     IGNORE_MERGES,
     NFC,
+    NO_PREFIX,
     ONE_NUMBER,
     SENTENCEPIECE,
     SPLIT_DIGITS,
@@ -115,10 +116,7 @@ def _byte_level(values: dict[str, Any], texts: Sequence[str], types: Sequence[in
 
 
 def _sentencepiece(values: dict[str, Any], texts: Sequence[str], types: Sequence[int], where: str) -> Mlt:
-    if not values.get("ggml.add_space_prefix", True):
-        raise FormatError(
-            f"{where}: tokenizer.ggml.add_space_prefix false cannot be expressed in an .mlt file"
-        )
+    flags = 0 if values.get("ggml.add_space_prefix", True) else NO_PREFIX
     if values.get("ggml.remove_extra_whitespaces"):
         raise FormatError(f"{where}: tokenizer.ggml.remove_extra_whitespaces cannot be expressed")
     scores = values.get("ggml.scores") or []
@@ -134,7 +132,7 @@ def _sentencepiece(values: dict[str, Any], texts: Sequence[str], types: Sequence
         else:
             tokens.append(Token(text.encode(), ADDED if _is_added(kind) else 0))
     normal = {text: i for i, text in enumerate(texts) if types[i] == _NORMAL}
-    return Mlt(SENTENCEPIECE, tokens, merges_of_scores(normal, scores))
+    return Mlt(SENTENCEPIECE, tokens, merges_of_scores(normal, scores), flags=flags)
 
 
 def merges_of_scores(ids: dict[str, int], scores: Sequence[float]) -> Merges:

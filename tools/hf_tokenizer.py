@@ -18,6 +18,7 @@ from krafla.tools.mlt import (
     GPT2,
     IGNORE_MERGES,
     NFC,
+    NO_PREFIX,
     NORMAL,
     ONE_NUMBER,
     PREFIX_ONCE,
@@ -41,6 +42,8 @@ REGEXES = {
 }
 _PREPEND = {"type": "Prepend", "prepend": SPACE}
 _REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+# Finds nothing: the normalizer has replaced all spaces.
+_NO_SPLIT = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
 _SENTENCEPIECE_DECODER = [
     {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
     {"type": "ByteFallback"},
@@ -193,13 +196,15 @@ class _Conversion:
             flags = 0
         elif not normalizers and splits == [metaspace]:
             flags = PREFIX_ONCE
-        elif normalizers == [_REPLACE]:
-            self.refuse("a normalizer that puts no prefix before the text (Replace without Prepend)")
-        elif normalizers and normalizers != [_PREPEND, _REPLACE]:
+        elif normalizers == [_REPLACE] and splits in ([], [_NO_SPLIT]):
+            flags = NO_PREFIX
+        elif normalizers and normalizers not in ([_PREPEND, _REPLACE], [_REPLACE]):
             self.refuse(f"normalizer {', '.join(map(_describe, normalizers))}")
         else:
             self.refuse(f"pre_tokenizer {', '.join(map(_describe, splits)) or 'null'} with this normalizer")
-        if (decoders := self.parts("decoder")) != _SENTENCEPIECE_DECODER:
+        # The last step takes the prefix away again.
+        expected = _SENTENCEPIECE_DECODER[:3] if flags == NO_PREFIX else _SENTENCEPIECE_DECODER
+        if (decoders := self.parts("decoder")) != expected:
             self.refuse(f"decoder {', '.join(map(_describe, decoders)) or 'null'}")
         return flags
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
@@ -458,12 +458,14 @@ class Writer:
         header: Header,
         layer_flags: bytes = b"",
         q4_rule: Q4Rule = "search",
+        importance: Mapping[str, F32] | None = None,
     ) -> None:
         self.path = Path(path)
         self.header = replace(header, layer_flags=int(bool(layer_flags)))
         validate(self.header.as_stored(), str(self.path), layer_flags)
         self.tensors = layout(self.header, layer_flags)
         self.q4_rule = q4_rule
+        self.importance = importance or {}
         self._rows = dict.fromkeys(self.tensors, 0)
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         with access(self.path, "write"):
@@ -484,7 +486,10 @@ class Writer:
             return
         f16 = t.scale_bytes == 2
         try:
-            q, d = quantize_q8_0(x, f16) if t.kind == Q8_0 else quantize_q4_0(x, f16, self.q4_rule)
+            if t.kind == Q8_0:
+                q, d = quantize_q8_0(x, f16)
+            else:
+                q, d = quantize_q4_0(x, f16, self.q4_rule, self.importance.get(name))
         except ScaleOverflowError as error:
             raise FormatError(f"{self.path}: {name}: {error}; write it with f32 scales") from error
         self.write_quantized(name, q, d)

@@ -18,12 +18,15 @@ MAGIC = b"MLT1"
 VERSION = 1
 SENTENCEPIECE, BYTE_LEVEL = 1, 2
 NORMAL, ADDED, BYTE = 0, 1, 2
-# Flags: the first two are for both kinds, the third for SentencePiece, the others for byte-level tokenizers.
-BOS, IGNORE_MERGES, PREFIX_ONCE, NFC, ONE_NUMBER, GPT2, SPLIT_DIGITS = 1, 2, 4, 8, 16, 32, 64
+# Flags: the first two are for both kinds, those about prefixes for SentencePiece, the others for byte-level
+# tokenizers.
+BOS, IGNORE_MERGES, PREFIX_ONCE, NFC, ONE_NUMBER, GPT2, SPLIT_DIGITS, NO_PREFIX = 1, 2, 4, 8, 16, 32, 64, 128
 FLAGS_OF_KIND = {
-    SENTENCEPIECE: BOS | IGNORE_MERGES | PREFIX_ONCE,
+    SENTENCEPIECE: BOS | IGNORE_MERGES | PREFIX_ONCE | NO_PREFIX,
     BYTE_LEVEL: BOS | IGNORE_MERGES | NFC | ONE_NUMBER | GPT2 | SPLIT_DIGITS,
 }
+# Pairs of which a tokenizer has one at most.
+_EXCLUSIVE = (ONE_NUMBER | GPT2, PREFIX_ONCE | NO_PREFIX)
 MAX_VOCAB = 1 << 24
 MAX_EOS = 4096
 SPACE = "▁"
@@ -33,6 +36,11 @@ _TOKEN = struct.Struct("<BI")
 _TRAILER = b"EOTS"
 
 Merges: TypeAlias = npt.NDArray[np.uint32]
+
+
+def allowed(kind: int, flags: int) -> bool:
+    """Whether tokenizers of a kind can have these flags together."""
+    return not flags & ~FLAGS_OF_KIND[kind] and not any(flags & pair == pair for pair in _EXCLUSIVE)
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class Mlt:
             raise FormatError(f"{where}: kind is {self.kind}, must be 1 or 2")
         if not 1 <= count <= MAX_VOCAB:
             raise FormatError(f"{where}: n_vocab is {count}, must be from 1 to {MAX_VOCAB}")
-        if self.flags & ~FLAGS_OF_KIND[self.kind] or (self.flags & ONE_NUMBER and self.flags & GPT2):
+        if not allowed(self.kind, self.flags):
             raise FormatError(f"{where}: flags are {self.flags:#x}, which kind {self.kind} does not allow")
         if not -1 <= self.bos < count or (self.flags & BOS and self.bos < 0):
             raise FormatError(f"{where}: bos is {self.bos}, must be a token below {count}")

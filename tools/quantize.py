@@ -56,21 +56,40 @@ def _q8_pass(x: F32, f16_scales: bool) -> tuple[I8, F32]:
     return t.astype(np.int8), d
 
 
-def quantize_q4_0(x: npt.ArrayLike, f16_scales: bool = False, rule: Q4Rule = "search") -> tuple[I8, F32]:
-    """Like quantize_q8_0, with quants from -8 to 7 (not yet packed into nibbles)."""
+def quantize_q4_0(
+    x: npt.ArrayLike,
+    f16_scales: bool = False,
+    rule: Q4Rule = "search",
+    importance: F32 | None = None,
+) -> tuple[I8, F32]:
+    """Like quantize_q8_0, with quants from -8 to 7 (not yet packed into nibbles).
+
+    With the importance of each column, the search weighs errors by it.
+    """
     blocks, shape = _blocks(x)
-    one_pass = _q4_round_pass if rule == "round" else _q4_search_pass
+    weights = _weights(np.asarray(x, np.float32), importance) if importance is not None else None
     q = np.empty(blocks.shape, np.int8)
     d = np.empty(len(blocks), np.float32)
     for start in range(0, len(blocks), _PASS):
         part = slice(start, start + _PASS)
-        q[part], d[part] = one_pass(blocks[part])
+        if rule == "round":
+            q[part], d[part] = _q4_round_pass(blocks[part])
+        else:
+            q[part], d[part] = _q4_search_pass(blocks[part], weights[part] if weights is not None else None)
     if f16_scales:
         d = to_f16_scales(d)
     return q.reshape(shape), d.reshape(*shape[:-1], shape[-1] // BLOCK)
 
 
-def _q4_search_pass(rows: F32) -> tuple[I8, F32]:
+def _weights(x: F32, importance: F32) -> F32:
+    """Weights of errors, by blocks: importance * sqrt(s2 + x * x), where s2 is the mean square of the row."""
+    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)  # squares of tiny weights do not fit into float32
+    squares = rows * rows
+    weights: F32 = (importance * np.sqrt(squares.mean(axis=1, keepdims=True) + squares)).astype(np.float32)
+    return weights.reshape(-1, BLOCK)
+
+
+def _q4_search_pass(rows: F32, weights: F32 | None) -> tuple[I8, F32]:
     largest = _largest(rows)
     amax = np.abs(largest)
     scaled = (amax < Q4_SMALLEST) | (amax > Q4_LARGEST)
@@ -81,7 +100,7 @@ def _q4_search_pass(rows: F32) -> tuple[I8, F32]:
     x = np.array(rows.T, order="C")
     if scaled.any():
         x /= unit
-    d, q = fit_q4(x, x * x, largest)
+    d, q = fit_q4(x, x * x if weights is None else np.ascontiguousarray((weights / unit[:, None]).T), largest)
     return np.ascontiguousarray(q.T).astype(np.int8), d * unit
 
 

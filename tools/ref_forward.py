@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from krafla.tools import exact_ops as exact
-from krafla.tools.errors import FormatError, KraflaError, UsageError
+from krafla.tools.errors import KraflaError, UsageError
 from krafla.tools.mlb import (
     ACT_GELU,
     LAYER_LINEAR,
@@ -38,6 +38,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Mode: TypeAlias = Literal["float", "exact"]
 Kv: TypeAlias = Literal["f32", "f16", "q8"]
 _ROW_CHUNK = 8192
+L2_EPSILON = 1e-6  # of the lengths of linear attention's queries and keys
 
 
 def forward(model: Model, ids: Sequence[int], mode: Mode = "float", kv: Kv = "f32") -> Array:
@@ -51,7 +52,10 @@ def forward(model: Model, ids: Sequence[int], mode: Mode = "float", kv: Kv = "f3
         flags = model.layer_flags[i] if model.layer_flags else LAYER_WINDOW
         rope = None if flags & LAYER_NO_ROPE else tables[bool(flags & LAYER_LOCAL_ROPE)]
         window = h.sliding_window if flags & LAYER_WINDOW else 0
-        x = _attention(arithmetic, f"layers.{i}.", x, rope, window)
+        if flags & LAYER_LINEAR:
+            x = _linear_attention(arithmetic, f"layers.{i}.", x)
+        else:
+            x = _attention(arithmetic, f"layers.{i}.", x, rope, window)
         x = _ffn(arithmetic, f"layers.{i}.", x)
     x = arithmetic.norm(x, "final_norm")
     logits = arithmetic.linear(x, "tok_emb" if h.shared_classifier else "wcls")
@@ -66,10 +70,6 @@ def _check(model: Model, ids: Sequence[int], mode: Mode, kv: Kv) -> None:
         raise UsageError(f"{len(ids)} tokens do not fit into the {h.max_seq} positions of {model.path}")
     if mode == "float" and kv != "f32":
         raise UsageError(f"float mode keeps keys and values in float64, not {kv}")
-    if h.attn_gate or any(flags & LAYER_LINEAR for flags in model.layer_flags):
-        raise FormatError(f"{model.path}: linear attention and attention gates are not supported")
-    if mode == "exact" and (h.attn_softcap or h.final_softcap):
-        raise FormatError(f"{model.path}: soft caps have no exact arithmetic yet")
 
 
 def _attention(a: Arithmetic, layer: str, x: Array, rope: tuple[Array, Array] | None, window: int) -> Array:
@@ -87,8 +87,35 @@ def _attention(a: Arithmetic, layer: str, x: Array, rope: tuple[Array, Array] | 
             parts[name] = a.norm(parts[name], f"{layer}{name}_norm")
         if rope:
             parts[name] = a.rope(parts[name], *rope)
-    out = a.attention(parts["q"], parts["k"], parts["v"], window)
-    out = a.linear(out.reshape(len(x), h.q_dim), layer + "wo")
+    out = a.attention(parts["q"], parts["k"], parts["v"], window).reshape(len(x), h.q_dim)
+    if h.attn_gate:
+        out = out * a.sigmoid(a.linear(normed, layer + "wg"))
+    out = a.linear(out, layer + "wo")
+    if h.post_norms:
+        out = a.norm(out, layer + "post_attn_norm")
+    return x + out
+
+
+def _linear_attention(a: Arithmetic, layer: str, x: Array) -> Array:
+    """The gated delta rule."""
+    h = a.model.header
+    normed = a.norm(x, layer + "attn_norm")
+    keys = h.lin_k_heads * h.lin_k_dim
+    mixed = a.convolve(a.linear(normed, layer + "lqkv"), a.vector(layer + "lconv"))
+    q = mixed[:, :keys].reshape(len(x), h.lin_k_heads, h.lin_k_dim)
+    k = mixed[:, keys : 2 * keys].reshape(q.shape)
+    v = mixed[:, 2 * keys :].reshape(len(x), h.lin_v_heads, h.lin_v_dim)
+    beta = a.sigmoid(a.linear(normed, layer + "lb"))
+    decay = a.decay(a.linear(normed, layer + "la"), a.vector(layer + "dt_bias"), a.vector(layer + "a_log"))
+    group = h.lin_v_heads // h.lin_k_heads
+    q, k = (np.repeat(part, group, axis=1) for part in (a.unit_queries(q), a.unit_keys(k)))
+    out = np.empty_like(v)
+    state = np.zeros((h.lin_v_heads, h.lin_k_dim, h.lin_v_dim), v.dtype)
+    for t in range(len(x)):
+        state, out[t] = a.delta(state, q[t], k[t], v[t], beta[t], decay[t])
+    z = a.linear(normed, layer + "lz").reshape(v.shape)
+    gated = a.silu_mul(z, a.norm(out, layer + "lnorm"))
+    out = a.linear(gated.reshape(len(x), h.lin_v_size), layer + "lout")
     if h.post_norms:
         out = a.norm(out, layer + "post_attn_norm")
     return x + out
@@ -200,8 +227,38 @@ class Arithmetic(ABC):
         """SiLU or GELU of g, times u."""
 
     @abstractmethod
+    def silu_mul(self, g: Array, u: Array) -> Array:
+        """SiLU of g, times u."""
+
+    @abstractmethod
     def softcap(self, x: Array, cap: float) -> Array:
         """Squash to (-cap, cap); a cap of 0 leaves x alone."""
+
+    @abstractmethod
+    def sigmoid(self, x: Array) -> Array:
+        """1 / (1 + exp(-x))."""
+
+    @abstractmethod
+    def convolve(self, x: Array, taps: Array) -> Array:
+        """Each channel's last inputs times its taps (channels, taps), the newest with the last; then SiLU."""
+
+    @abstractmethod
+    def decay(self, a: Array, bias: Array, a_log: Array) -> Array:
+        """exp(-exp(a_log) * softplus(a + bias))."""
+
+    @abstractmethod
+    def unit_keys(self, x: Array) -> Array:
+        """Heads divided by their length."""
+
+    @abstractmethod
+    def unit_queries(self, x: Array) -> Array:
+        """The same, and by the square root of their size."""
+
+    @abstractmethod
+    def delta(
+        self, state: Array, q: Array, k: Array, v: Array, beta: Array, decay: Array
+    ) -> tuple[Array, Array]:
+        """One position of the delta rule for all value heads: the next state (heads, dk, dv), and outputs."""
 
     def _attn_factor(self, local: bool) -> float:
         h = self.model.header
@@ -267,13 +324,51 @@ class FloatArithmetic(Arithmetic):
             inner = math.sqrt(2 / math.pi) * (g + 0.044715 * g**3)
             gelu: Array = 0.5 * g * (1 + np.tanh(inner))
             return gelu * u
-        with np.errstate(over="ignore"):
-            silu: Array = g / (1 + np.exp(-g))
-        return silu * u
+        return self.silu_mul(g, u)
+
+    def silu_mul(self, g: Array, u: Array) -> Array:
+        """See Arithmetic."""
+        return g * self.sigmoid(g) * u
 
     def softcap(self, x: Array, cap: float) -> Array:
         """See Arithmetic."""
         return cap * np.tanh(x / cap) if cap else x
+
+    def sigmoid(self, x: Array) -> Array:
+        """See Arithmetic."""
+        with np.errstate(over="ignore"):
+            result: Array = 1 / (1 + np.exp(-x))
+        return result
+
+    def convolve(self, x: Array, taps: Array) -> Array:
+        """See Arithmetic."""
+        size = taps.shape[1]
+        padded = np.concatenate([np.zeros((size - 1, x.shape[1])), x])
+        y: Array = np.sum([padded[j : j + len(x)] * taps[:, j] for j in range(size)], axis=0)
+        return y * self.sigmoid(y)
+
+    def decay(self, a: Array, bias: Array, a_log: Array) -> Array:
+        """See Arithmetic."""
+        decay: Array = np.exp(-np.exp(a_log) * np.logaddexp(0, a + bias))
+        return decay
+
+    def unit_keys(self, x: Array) -> Array:
+        """See Arithmetic."""
+        unit: Array = x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + L2_EPSILON)
+        return unit
+
+    def unit_queries(self, x: Array) -> Array:
+        """See Arithmetic."""
+        return self.unit_keys(x) / math.sqrt(x.shape[-1])
+
+    def delta(
+        self, state: Array, q: Array, k: Array, v: Array, beta: Array, decay: Array
+    ) -> tuple[Array, Array]:
+        """See Arithmetic."""
+        state = state * decay[:, None, None]
+        error = (v - np.einsum("hkv,hk->hv", state, k)) * beta[:, None]
+        state = state + k[:, :, None] * error[:, None, :]
+        return state, np.einsum("hkv,hk->hv", state, q)
 
 
 class ExactArithmetic(Arithmetic):
@@ -327,6 +422,7 @@ class ExactArithmetic(Arithmetic):
             seen = slice(max(0, t + 1 - window) if window else 0, t + 1)
             for g in range(self.group):
                 scores = self._scores(grouped[t, :, g], k[seen], dk[seen]) * self.attn_scale
+                scores = self.softcap(scores, self.model.header.attn_softcap)
                 p = exact.softmax(np.ascontiguousarray(scores.T))
                 out[t, :, g] = self._weighted_sum(p.T, v[seen], dv[seen])
         return out.reshape(q.shape)
@@ -357,9 +453,58 @@ class ExactArithmetic(Arithmetic):
         """See Arithmetic."""
         return exact.gelu_mul(g, u) if self.model.header.act == ACT_GELU else exact.silu_mul(g, u)
 
+    def silu_mul(self, g: Array, u: Array) -> Array:
+        """See Arithmetic."""
+        return exact.silu_mul(g, u)
+
     def softcap(self, x: Array, cap: float) -> Array:
         """See Arithmetic."""
-        return x
+        return exact.softcap(x, cap) if cap else x
+
+    def sigmoid(self, x: Array) -> Array:
+        """See Arithmetic."""
+        return exact.sigmoid(x)
+
+    def convolve(self, x: Array, taps: Array) -> Array:
+        """See Arithmetic."""
+        size = taps.shape[1]
+        padded = np.concatenate([np.zeros((size - 1, x.shape[1]), np.float32), x])
+        y = np.zeros_like(x)
+        for j in range(size):
+            y = y + padded[j : j + len(x)] * taps[:, j]
+        return exact.silu_mul(y, np.ones_like(y))
+
+    def decay(self, a: Array, bias: Array, a_log: Array) -> Array:
+        """See Arithmetic."""
+        return exact.exp(-exact.exp(a_log) * exact.softplus(a + bias))
+
+    def unit_keys(self, x: Array) -> Array:
+        """See Arithmetic."""
+        return self._unit(x, 1 / math.sqrt(x.shape[-1]))
+
+    def unit_queries(self, x: Array) -> Array:
+        """See Arithmetic."""
+        return self._unit(x, 1 / x.shape[-1])
+
+    def _unit(self, x: Array, weight: float) -> Array:
+        """A vector's length is the square root of its size times its root mean square."""
+        weights = np.full(x.shape[-1], weight, np.float32)
+        return exact.rmsnorm(x, weights, L2_EPSILON / x.shape[-1])
+
+    def delta(
+        self, state: Array, q: Array, k: Array, v: Array, beta: Array, decay: Array
+    ) -> tuple[Array, Array]:
+        """See Arithmetic."""
+        state = state * decay[:, None, None]
+        error = (v - self._along_keys(state, k)) * beta[:, None]
+        state = state + k[:, :, None] * error[:, None, :]
+        return state, self._along_keys(state, q)
+
+    def _along_keys(self, state: Array, x: Array) -> Array:
+        y = np.zeros((len(state), state.shape[2]), np.float32)
+        for i in range(state.shape[1]):
+            y = y + state[:, i] * x[:, i, None]
+        return y
 
 
 @click.command()

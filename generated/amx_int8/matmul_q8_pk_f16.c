@@ -74,58 +74,137 @@ static void matrix_tile(float *y, size_t y_stride, const int8_t *w, const float 
     _tile_zero(0);
     _tile_dpbssd(0, 2, 4);
     _tile_stored(0, isums[0], 64);
-    for (size_t b = 0; b < blocks; b++) {
+    size_t b = 0;
+    for (; b + 2 <= blocks; b += 2) {
         /* The next block's product is under way while this one's sums are scaled. */
-        const int8_t *next_x = x + (b + 1) * 512;
-        const int8_t *next_w = w + (b + 1) * 512;
-        if (b + 1 < blocks && b % 2 == 0) {
-            _tile_loadd(3, next_x, 32);
-            _tile_loadd(5, next_w, 64);
-            _tile_zero(1);
-            _tile_dpbssd(1, 3, 5);
-            _tile_stored(1, isums[1], 64);
-        } else if (b + 1 < blocks) {
-            _tile_loadd(2, next_x, 32);
-            _tile_loadd(4, next_w, 64);
+        const int8_t *x1 = x + (b + 1) * 512, *x2 = x1 + 512;
+        const int8_t *w1 = w + (b + 1) * 512, *w2 = w1 + 512;
+        _tile_loadd(3, x1, 32);
+        _tile_loadd(5, w1, 64);
+        _tile_zero(1);
+        _tile_dpbssd(1, 3, 5);
+        _tile_stored(1, isums[1], 64);
+        {
+            const __m512 w_scale = _mm512_loadu_ps(wd);
+            sum0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 0)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+            sum1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 16)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+            sum2 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 32)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
+            sum3 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 48)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
+            sum4 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 64)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
+            sum5 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 80)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
+            sum6 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 96)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
+            sum7 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 112)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
+            sum8 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 128)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[8])), sum8);
+            sum9 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 144)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[9])), sum9);
+            sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 160)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[10])), sum10);
+            sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 176)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[11])), sum11);
+            sum12 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 192)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[12])), sum12);
+            sum13 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 208)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[13])), sum13);
+            sum14 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 224)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[14])), sum14);
+            sum15 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 240)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[15])), sum15);
+            wd += 16;
+            xd += 16;
+        }
+
+        if (b + 2 < blocks) {
+            _tile_loadd(2, x2, 32);
+            _tile_loadd(4, w2, 64);
             _tile_zero(0);
             _tile_dpbssd(0, 2, 4);
             _tile_stored(0, isums[0], 64);
         }
-        const int32_t *isum = isums[b % 2];
-        const __m512 w_scale = _mm512_loadu_ps(wd + (b * 16));
-        sum0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 0)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
-        sum1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 16)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
-        sum2 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 32)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
-        sum3 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 48)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
-        sum4 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 64)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
-        sum5 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 80)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
-        sum6 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 96)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
-        sum7 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 112)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
-        sum8 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 128)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[8])), sum8);
-        sum9 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 144)),
-                               _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[9])), sum9);
-        sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 160)),
-                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[10])), sum10);
-        sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 176)),
-                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[11])), sum11);
-        sum12 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 192)),
-                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[12])), sum12);
-        sum13 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 208)),
-                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[13])), sum13);
-        sum14 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 224)),
-                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[14])), sum14);
-        sum15 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isum + 240)),
-                                _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[15])), sum15);
-        xd += 16;
+        {
+            const __m512 w_scale = _mm512_loadu_ps(wd);
+            sum0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 0)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+            sum1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 16)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+            sum2 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 32)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
+            sum3 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 48)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
+            sum4 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 64)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
+            sum5 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 80)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
+            sum6 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 96)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
+            sum7 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 112)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
+            sum8 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 128)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[8])), sum8);
+            sum9 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 144)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[9])), sum9);
+            sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 160)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[10])), sum10);
+            sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 176)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[11])), sum11);
+            sum12 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 192)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[12])), sum12);
+            sum13 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 208)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[13])), sum13);
+            sum14 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 224)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[14])), sum14);
+            sum15 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 240)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[15])), sum15);
+            wd += 16;
+            xd += 16;
+        }
+    }
+    if (b < blocks) {
+        {
+            const __m512 w_scale = _mm512_loadu_ps(wd);
+            sum0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 0)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
+            sum1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 16)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
+            sum2 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 32)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
+            sum3 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 48)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
+            sum4 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 64)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
+            sum5 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 80)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
+            sum6 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 96)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
+            sum7 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 112)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
+            sum8 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 128)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[8])), sum8);
+            sum9 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 144)),
+                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[9])), sum9);
+            sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 160)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[10])), sum10);
+            sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 176)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[11])), sum11);
+            sum12 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 192)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[12])), sum12);
+            sum13 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 208)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[13])), sum13);
+            sum14 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 224)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[14])), sum14);
+            sum15 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 240)),
+                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[15])), sum15);
+            wd += 16;
+            xd += 16;
+        }
     }
     _mm512_storeu_ps(y, sum0);
     _mm512_storeu_ps((y + 1 * y_stride), sum1);

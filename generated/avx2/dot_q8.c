@@ -2,38 +2,171 @@
  * ml_k_dot_q8_avx2
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx2.py (facets: rowdot); do not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx2.py (facets: rowdot, pack); do not edit.
  *
- * pmaddubsw wants one unsigned operand: |w| times x with w's sign (psignb) is w times x. Q4 nibbles are
- * unsigned already; 8 * sum(x) is subtracted per block.
+ * pmaddubsw wants one unsigned operand: |w| times x with w's sign (psignb) is w times x, and 127 * 127 * 2
+ * stays below 32767. Q4 nibbles are unsigned already; the eight pair sums of a block (at most 30480) are
+ * added in int16 before a single pmaddwd, and -8 * sum(x) makes the sum exact.
  */
 #include "ml_config.h"
 #include "core/x86_common.h"
 
-static int32_t one_key(const int8_t *q, const int8_t *k, int n)
+/* 6 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_6(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i lanes = _mm256_setzero_si256();
-    int i = 0;
-    for (; i + 32 <= n; i += 32)
-        lanes = _mm256_add_epi32(
-            lanes, _mm256_madd_epi16(
-                       _mm256_maddubs_epi16(_mm256_abs_epi8(_mm256_loadu_si256((const void *)(q + i))),
-                                            _mm256_sign_epi8(_mm256_loadu_si256((const void *)(k + i)),
-                                                             _mm256_loadu_si256((const void *)(q + i)))),
-                       ones));
-    int32_t sum = ml_sum_i32_256(lanes);
-    for (; i < n; i++)
-        sum += q[i] * k[i];
-    return sum;
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 8) {
+        __m256i isum0 = _mm256_setzero_si256();
+        __m256i isum1 = _mm256_setzero_si256();
+        __m256i isum2 = _mm256_setzero_si256();
+        __m256i isum3 = _mm256_setzero_si256();
+        __m256i isum4 = _mm256_setzero_si256();
+        __m256i isum5 = _mm256_setzero_si256();
+        for (int step = 0; step < n / 4; step++) {
+            const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
+            const __m256i magnitude = _mm256_abs_epi8(w0);
+            isum0 = _mm256_add_epi32(
+                isum0, _mm256_madd_epi16(
+                           _mm256_maddubs_epi16(
+                               magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 4)), w0)),
+                           ones));
+            isum1 = _mm256_add_epi32(
+                isum1, _mm256_madd_epi16(
+                           _mm256_maddubs_epi16(
+                               magnitude,
+                               _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)), w0)),
+                           ones));
+            isum2 = _mm256_add_epi32(
+                isum2,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude,
+                        _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)), w0)),
+                    ones));
+            isum3 = _mm256_add_epi32(
+                isum3,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude,
+                        _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + 3 * x_stride + step * 4)), w0)),
+                    ones));
+            isum4 = _mm256_add_epi32(
+                isum4,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude,
+                        _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + 4 * x_stride + step * 4)), w0)),
+                    ones));
+            isum5 = _mm256_add_epi32(
+                isum5,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude,
+                        _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + 5 * x_stride + step * 4)), w0)),
+                    ones));
+        }
+        const __m256 k_scale = _mm256_loadu_ps(dk + t);
+        _mm256_storeu_ps(
+            s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale)));
+        _mm256_storeu_ps((s + s_stride) + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum1),
+                                                           _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale)));
+        _mm256_storeu_ps(
+            (s + 2 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale)));
+        _mm256_storeu_ps(
+            (s + 3 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum3), _mm256_mul_ps(_mm256_set1_ps(dq[3]), k_scale)));
+        _mm256_storeu_ps(
+            (s + 4 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum4), _mm256_mul_ps(_mm256_set1_ps(dq[4]), k_scale)));
+        _mm256_storeu_ps(
+            (s + 5 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum5), _mm256_mul_ps(_mm256_set1_ps(dq[5]), k_scale)));
+        k += n * 8;
+    }
 }
 
-void ml_k_dot_q8_avx2(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
-                      int queries, const int8_t *k, const float *dk, int n)
+/* 3 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_3(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
-    for (int t = 0; t < ML_PAGE;
-         t++) /* a key stays in registers or in the first-level cache for all queries */
-        for (int i = 0; i < queries; i++)
-            s[(size_t)i * s_stride + (size_t)t] =
-                (float)one_key(q + (size_t)i * q_stride, k + t * n, n) * (dq[i] * dk[t]);
+    const __m256i ones = _mm256_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 8) {
+        __m256i isum0 = _mm256_setzero_si256();
+        __m256i isum1 = _mm256_setzero_si256();
+        __m256i isum2 = _mm256_setzero_si256();
+        for (int step = 0; step < n / 4; step++) {
+            const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
+            const __m256i magnitude = _mm256_abs_epi8(w0);
+            isum0 = _mm256_add_epi32(
+                isum0, _mm256_madd_epi16(
+                           _mm256_maddubs_epi16(
+                               magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 4)), w0)),
+                           ones));
+            isum1 = _mm256_add_epi32(
+                isum1, _mm256_madd_epi16(
+                           _mm256_maddubs_epi16(
+                               magnitude,
+                               _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)), w0)),
+                           ones));
+            isum2 = _mm256_add_epi32(
+                isum2,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude,
+                        _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)), w0)),
+                    ones));
+        }
+        const __m256 k_scale = _mm256_loadu_ps(dk + t);
+        _mm256_storeu_ps(
+            s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale)));
+        _mm256_storeu_ps((s + s_stride) + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum1),
+                                                           _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale)));
+        _mm256_storeu_ps(
+            (s + 2 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale)));
+        k += n * 8;
+    }
+}
+
+/* 1 query against the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t *xs, const uint8_t *k,
+                      const float *dk, int n)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 8) {
+        __m256i isum0 = _mm256_setzero_si256();
+        for (int step = 0; step < n / 4; step++) {
+            const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
+            const __m256i magnitude = _mm256_abs_epi8(w0);
+            isum0 = _mm256_add_epi32(
+                isum0, _mm256_madd_epi16(
+                           _mm256_maddubs_epi16(
+                               magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 4)), w0)),
+                           ones));
+        }
+        const __m256 k_scale = _mm256_loadu_ps(dk + t);
+        _mm256_storeu_ps(
+            s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale)));
+        k += n * 8;
+    }
+}
+
+void ml_k_dot_q8_avx2(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                      int queries, const uint8_t *k, const float *dk, int n)
+{
+    const size_t x_stride = (size_t)n / ML_BLOCK * 32;
+    int i = 0;
+    for (; i + 6 <= queries; i += 6)
+        queries_6(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 3 <= queries; i += 3)
+        queries_3(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 1 <= queries; i += 1)
+        queries_1(s + (size_t)i * s_stride, xt + (size_t)i * x_stride, dq + i, xs + i, k, dk, n);
 }

@@ -2,7 +2,7 @@
  * ml_k_axpy_f16_neon
  * Weighted sums y[query] += p[query][t] v[t] over rows of f16 values, in increasing t.
  *
- * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/neon.py (facets: f16, f32); do not edit.
+ * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/neon.py (facets: f32, f16); do not edit.
  */
 #include "ml_config.h"
 #include "core/arm_common.h"

@@ -2,7 +2,7 @@
  * ml_k_dot_f16_rvv
  * Scores s[query][position] = q[query] . k[position] over one page of f16 keys.
  *
- * Written by krafla-gen from templates/dot.c.j2 and isa_specs/rvv.py (facets: f16, f32); do not edit.
+ * Written by krafla-gen from templates/dot.c.j2 and isa_specs/rvv.py (facets: f32, f16); do not edit.
  */
 #include "ml_config.h"
 #include "core/riscv_common.h"

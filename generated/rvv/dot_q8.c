@@ -2,26 +2,152 @@
  * ml_k_dot_q8_rvv
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/rvv.py (facets: rowdot); do not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/rvv.py (facets: rowdot, pack); do not edit.
  *
- * Products in 16 bits, reduced to one 32-bit sum. Nibbles become signed bytes, nibble - 8.
+ * No byte dot product, but bytes times a scalar: a step is one byte of each of sixteen rows, so the
+ * activation is a scalar operand. Two products (at most 32258) fit into 16 bits before they are widened.
+ * Q4 bytes are stored XOR 0x88, so that a nibble is the signed value q - 8; all 32 products of a block (at
+ * most 32512) fit into 16 bits.
  */
 #include "ml_config.h"
 #include "core/riscv_common.h"
 
-static int32_t one_key(const int8_t *q, const int8_t *k, int n)
+/* 4 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_4(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
-
-    int32_t sum = ml_dot_i8_rvv(q, k, n);
-    return sum;
+    const size_t vl = 16; /* rows of a group */
+    (void)xs;             /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 16) {
+        vint32m4_t isum0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum1 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum2 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum3 = __riscv_vmv_v_x_i32m4(0, vl);
+        for (int step = 0; step < n / 1; step += 2) {
+            const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
+            const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
+            isum0 = __riscv_vwadd_wv_i32m4(
+                isum0,
+                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                        (x + step * 1)[1], w0_1, vl),
+                vl);
+            isum1 = __riscv_vwadd_wv_i32m4(
+                isum1,
+                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + x_stride + step * 1)[0], vl),
+                                        (x + x_stride + step * 1)[1], w0_1, vl),
+                vl);
+            isum2 = __riscv_vwadd_wv_i32m4(
+                isum2,
+                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + 2 * x_stride + step * 1)[0], vl),
+                                        (x + 2 * x_stride + step * 1)[1], w0_1, vl),
+                vl);
+            isum3 = __riscv_vwadd_wv_i32m4(
+                isum3,
+                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + 3 * x_stride + step * 1)[0], vl),
+                                        (x + 3 * x_stride + step * 1)[1], w0_1, vl),
+                vl);
+        }
+        const vfloat32m4_t k_scale = __riscv_vle32_v_f32m4(dk + t, vl);
+        __riscv_vse32_v_f32m4(s + t,
+                              __riscv_vfmul_vv_f32m4(
+                                  __riscv_vfcvt_f_x_v_f32m4(isum0, vl),
+                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale, vl), vl),
+                              vl);
+        __riscv_vse32_v_f32m4((s + s_stride) + t,
+                              __riscv_vfmul_vv_f32m4(
+                                  __riscv_vfcvt_f_x_v_f32m4(isum1, vl),
+                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[1], vl), k_scale, vl), vl),
+                              vl);
+        __riscv_vse32_v_f32m4((s + 2 * s_stride) + t,
+                              __riscv_vfmul_vv_f32m4(
+                                  __riscv_vfcvt_f_x_v_f32m4(isum2, vl),
+                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[2], vl), k_scale, vl), vl),
+                              vl);
+        __riscv_vse32_v_f32m4((s + 3 * s_stride) + t,
+                              __riscv_vfmul_vv_f32m4(
+                                  __riscv_vfcvt_f_x_v_f32m4(isum3, vl),
+                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[3], vl), k_scale, vl), vl),
+                              vl);
+        k += n * 16;
+    }
 }
 
-void ml_k_dot_q8_rvv(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
-                     int queries, const int8_t *k, const float *dk, int n)
+/* 2 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_2(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
-    for (int t = 0; t < ML_PAGE;
-         t++) /* a key stays in registers or in the first-level cache for all queries */
-        for (int i = 0; i < queries; i++)
-            s[(size_t)i * s_stride + (size_t)t] =
-                (float)one_key(q + (size_t)i * q_stride, k + t * n, n) * (dq[i] * dk[t]);
+    const size_t vl = 16; /* rows of a group */
+    (void)xs;             /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 16) {
+        vint32m4_t isum0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum1 = __riscv_vmv_v_x_i32m4(0, vl);
+        for (int step = 0; step < n / 1; step += 2) {
+            const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
+            const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
+            isum0 = __riscv_vwadd_wv_i32m4(
+                isum0,
+                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                        (x + step * 1)[1], w0_1, vl),
+                vl);
+            isum1 = __riscv_vwadd_wv_i32m4(
+                isum1,
+                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + x_stride + step * 1)[0], vl),
+                                        (x + x_stride + step * 1)[1], w0_1, vl),
+                vl);
+        }
+        const vfloat32m4_t k_scale = __riscv_vle32_v_f32m4(dk + t, vl);
+        __riscv_vse32_v_f32m4(s + t,
+                              __riscv_vfmul_vv_f32m4(
+                                  __riscv_vfcvt_f_x_v_f32m4(isum0, vl),
+                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale, vl), vl),
+                              vl);
+        __riscv_vse32_v_f32m4((s + s_stride) + t,
+                              __riscv_vfmul_vv_f32m4(
+                                  __riscv_vfcvt_f_x_v_f32m4(isum1, vl),
+                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[1], vl), k_scale, vl), vl),
+                              vl);
+        k += n * 16;
+    }
+}
+
+/* 1 query against the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t *xs, const uint8_t *k,
+                      const float *dk, int n)
+{
+    const size_t vl = 16; /* rows of a group */
+    (void)xs;             /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 16) {
+        vint32m4_t isum0 = __riscv_vmv_v_x_i32m4(0, vl);
+        for (int step = 0; step < n / 1; step += 2) {
+            const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
+            const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
+            isum0 = __riscv_vwadd_wv_i32m4(
+                isum0,
+                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                        (x + step * 1)[1], w0_1, vl),
+                vl);
+        }
+        const vfloat32m4_t k_scale = __riscv_vle32_v_f32m4(dk + t, vl);
+        __riscv_vse32_v_f32m4(s + t,
+                              __riscv_vfmul_vv_f32m4(
+                                  __riscv_vfcvt_f_x_v_f32m4(isum0, vl),
+                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale, vl), vl),
+                              vl);
+        k += n * 16;
+    }
+}
+
+void ml_k_dot_q8_rvv(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                     int queries, const uint8_t *k, const float *dk, int n)
+{
+    const size_t x_stride = (size_t)n / ML_BLOCK * 32;
+    int i = 0;
+    for (; i + 4 <= queries; i += 4)
+        queries_4(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 2 <= queries; i += 2)
+        queries_2(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 1 <= queries; i += 1)
+        queries_1(s + (size_t)i * s_stride, xt + (size_t)i * x_stride, dq + i, xs + i, k, dk, n);
 }

@@ -17,12 +17,12 @@ static int32_t one_key(const int8_t *q, const int8_t *k, int n)
     return sum;
 }
 
-void ml_k_dot_q8_scalar(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
-                        int queries, const int8_t *k, const float *dk, int n)
+void ml_k_dot_q8_scalar(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                        int queries, const uint8_t *k, const float *dk, int n)
 {
-    for (int t = 0; t < ML_PAGE;
-         t++) /* a key stays in registers or in the first-level cache for all queries */
+    (void)xs; /* not needed on this machine */
+    for (int t = 0; t < ML_PAGE; t++)
         for (int i = 0; i < queries; i++)
             s[(size_t)i * s_stride + (size_t)t] =
-                (float)one_key(q + (size_t)i * q_stride, k + t * n, n) * (dq[i] * dk[t]);
+                (float)one_key(xt + i * n, (const int8_t *)k + t * n, n) * (dq[i] * dk[t]);
 }

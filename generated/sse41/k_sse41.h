@@ -41,8 +41,8 @@ void ml_k_tile_q8_sse41(int8_t *xt, float *xdt, int32_t *xst, const int8_t *xq, 
 #define ML_HAS_TILE_Q8_SSE41 1
 
 /* Scores s[query][position] = q[query] . k[position] over one page of q8 keys. */
-void ml_k_dot_q8_sse41(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
-                       int queries, const int8_t *k, const float *dk, int n);
+void ml_k_dot_q8_sse41(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                       int queries, const uint8_t *k, const float *dk, int n);
 #define ML_HAS_DOT_Q8_SSE41 1
 
 #endif

@@ -2,27 +2,201 @@
  * ml_k_dot_q8_sve
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/sve.py (facets: rowdot); do not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/sve.py (facets: rowdot, pack); do not edit.
  *
- * svdot under a predicate of one block: a vector may be shorter than 32 bytes (two turns) or longer (the
- * rest idles). Nibbles become signed bytes, nibble - 8.
+ * sdot takes signed bytes. Q4 bytes are stored XOR 0x88, so that a nibble reads as the signed value q - 8:
+ * shifted left by 4 (low) or masked (high) it is 16 (q - 8) as a signed byte, and the conversion to float
+ * divides the block's sum by 16 exactly. Nothing has to be corrected.
  */
 #include "ml_config.h"
 #include "core/arm_common.h"
 
-static int32_t one_key(const int8_t *q, const int8_t *k, int n)
+/* 8 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_8(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
 
-    int32_t sum = ml_dot_i8_sve(q, k, n);
-    return sum;
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        int32x4_t isum0 = vdupq_n_s32(0);
+        int32x4_t isum1 = vdupq_n_s32(0);
+        int32x4_t isum2 = vdupq_n_s32(0);
+        int32x4_t isum3 = vdupq_n_s32(0);
+        int32x4_t isum4 = vdupq_n_s32(0);
+        int32x4_t isum5 = vdupq_n_s32(0);
+        int32x4_t isum6 = vdupq_n_s32(0);
+        int32x4_t isum7 = vdupq_n_s32(0);
+        for (int step = 0; step < n / 4; step++) {
+            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+            {
+                const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                isum0 = vdotq_s32(isum0, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                isum1 = vdotq_s32(isum1, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 2 * x_stride + step * 4 + 0)));
+                isum2 = vdotq_s32(isum2, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 3 * x_stride + step * 4 + 0)));
+                isum3 = vdotq_s32(isum3, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 4 * x_stride + step * 4 + 0)));
+                isum4 = vdotq_s32(isum4, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 5 * x_stride + step * 4 + 0)));
+                isum5 = vdotq_s32(isum5, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 6 * x_stride + step * 4 + 0)));
+                isum6 = vdotq_s32(isum6, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 7 * x_stride + step * 4 + 0)));
+                isum7 = vdotq_s32(isum7, w0, x0_0);
+            }
+        }
+        const float32x4_t k_scale = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
+        vst1q_f32((s + s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum1), vmulq_f32(vdupq_n_f32(dq[1]), k_scale)));
+        vst1q_f32((s + 2 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum2), vmulq_f32(vdupq_n_f32(dq[2]), k_scale)));
+        vst1q_f32((s + 3 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum3), vmulq_f32(vdupq_n_f32(dq[3]), k_scale)));
+        vst1q_f32((s + 4 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum4), vmulq_f32(vdupq_n_f32(dq[4]), k_scale)));
+        vst1q_f32((s + 5 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum5), vmulq_f32(vdupq_n_f32(dq[5]), k_scale)));
+        vst1q_f32((s + 6 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum6), vmulq_f32(vdupq_n_f32(dq[6]), k_scale)));
+        vst1q_f32((s + 7 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum7), vmulq_f32(vdupq_n_f32(dq[7]), k_scale)));
+        k += n * 4;
+    }
 }
 
-void ml_k_dot_q8_sve(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
-                     int queries, const int8_t *k, const float *dk, int n)
+/* 4 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_4(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
-    for (int t = 0; t < ML_PAGE;
-         t++) /* a key stays in registers or in the first-level cache for all queries */
-        for (int i = 0; i < queries; i++)
-            s[(size_t)i * s_stride + (size_t)t] =
-                (float)one_key(q + (size_t)i * q_stride, k + t * n, n) * (dq[i] * dk[t]);
+
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        int32x4_t isum0 = vdupq_n_s32(0);
+        int32x4_t isum1 = vdupq_n_s32(0);
+        int32x4_t isum2 = vdupq_n_s32(0);
+        int32x4_t isum3 = vdupq_n_s32(0);
+        for (int step = 0; step < n / 4; step++) {
+            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+            {
+                const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                isum0 = vdotq_s32(isum0, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                isum1 = vdotq_s32(isum1, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 2 * x_stride + step * 4 + 0)));
+                isum2 = vdotq_s32(isum2, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 3 * x_stride + step * 4 + 0)));
+                isum3 = vdotq_s32(isum3, w0, x0_0);
+            }
+        }
+        const float32x4_t k_scale = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
+        vst1q_f32((s + s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum1), vmulq_f32(vdupq_n_f32(dq[1]), k_scale)));
+        vst1q_f32((s + 2 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum2), vmulq_f32(vdupq_n_f32(dq[2]), k_scale)));
+        vst1q_f32((s + 3 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum3), vmulq_f32(vdupq_n_f32(dq[3]), k_scale)));
+        k += n * 4;
+    }
+}
+
+/* 2 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_2(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
+{
+
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        int32x4_t isum0 = vdupq_n_s32(0);
+        int32x4_t isum1 = vdupq_n_s32(0);
+        for (int step = 0; step < n / 4; step++) {
+            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+            {
+                const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                isum0 = vdotq_s32(isum0, w0, x0_0);
+            }
+            {
+                const int8x16_t x0_0 =
+                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                isum1 = vdotq_s32(isum1, w0, x0_0);
+            }
+        }
+        const float32x4_t k_scale = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
+        vst1q_f32((s + s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(isum1), vmulq_f32(vdupq_n_f32(dq[1]), k_scale)));
+        k += n * 4;
+    }
+}
+
+/* 1 query against the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t *xs, const uint8_t *k,
+                      const float *dk, int n)
+{
+
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        int32x4_t isum0 = vdupq_n_s32(0);
+        for (int step = 0; step < n / 4; step++) {
+            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+            {
+                const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                isum0 = vdotq_s32(isum0, w0, x0_0);
+            }
+        }
+        const float32x4_t k_scale = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
+        k += n * 4;
+    }
+}
+
+void ml_k_dot_q8_sve(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                     int queries, const uint8_t *k, const float *dk, int n)
+{
+    const size_t x_stride = (size_t)n / ML_BLOCK * 32;
+    int i = 0;
+    for (; i + 8 <= queries; i += 8)
+        queries_8(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 4 <= queries; i += 4)
+        queries_4(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 2 <= queries; i += 2)
+        queries_2(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 1 <= queries; i += 1)
+        queries_1(s + (size_t)i * s_stride, xt + (size_t)i * x_stride, dq + i, xs + i, k, dk, n);
 }

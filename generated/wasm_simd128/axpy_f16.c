@@ -2,7 +2,7 @@
  * ml_k_axpy_f16_wasm_simd128
  * Weighted sums y[query] += p[query][t] v[t] over rows of f16 values, in increasing t.
  *
- * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/wasm_simd128.py (facets: f16, f32); do not
+ * Written by krafla-gen from templates/axpy.c.j2 and isa_specs/wasm_simd128.py (facets: f32, f16); do not
  * edit.
  */
 #include "ml_config.h"

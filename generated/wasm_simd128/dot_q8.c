@@ -2,34 +2,125 @@
  * ml_k_dot_q8_wasm_simd128
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/wasm_simd128.py (facets: rowdot); do not
- * edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/wasm_simd128.py (facets: rowdot, pack); do
+ * not edit.
  *
- * There is no 8-bit multiply: bytes are split into sign-extended even and odd 16-bit lanes for pair sums.
- * Q4 nibbles stay unsigned; 8 * sum(x) is subtracted per block.
+ * There is no 8-bit multiply. A 16-bit lane of a weight step holds two bytes of one row; they are split
+ * into the even byte (w & 0xff) and the odd byte (w >> 8, logical), and pair sums of 16-bit products give
+ * one partial sum per row. That needs unsigned weights: Q8 is stored with +128, and -128 * sum(x) is
+ * added. Activations are expanded once per call into matching broadcast pairs, so the inner loop has no
+ * shuffles, which matters on CPUs with one shuffle port.
  */
 #include "ml_config.h"
 #include "core/wasm_common.h"
 
-static int32_t one_key(const int8_t *q, const int8_t *k, int n)
+/* 4 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_4(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
-
-    v128_t lanes = wasm_i32x4_splat(0);
-    int i = 0;
-    for (; i + 16 <= n; i += 16)
-        lanes = wasm_i32x4_add(lanes, ml_madd_i8_wasm(wasm_v128_load(q + i), wasm_v128_load(k + i)));
-    int32_t sum = ml_sum_i32_wasm(lanes);
-    for (; i < n; i++)
-        sum += q[i] * k[i];
-    return sum;
+    const v128_t even_mask = wasm_i16x8_splat(0x00ff);
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        v128_t isum0 = wasm_i32x4_splat(xs[0]);
+        v128_t isum1 = wasm_i32x4_splat(xs[1]);
+        v128_t isum2 = wasm_i32x4_splat(xs[2]);
+        v128_t isum3 = wasm_i32x4_splat(xs[3]);
+        for (int step = 0; step < n / 4; step++) {
+            const v128_t packed = wasm_v128_load(k + step * 16);
+            const v128_t even0 = wasm_v128_and(packed, even_mask);
+            const v128_t odd0 = wasm_u16x8_shr(packed, 8);
+            isum0 = wasm_i32x4_add(
+                isum0, wasm_i32x4_add(wasm_i32x4_dot_i16x8(even0, wasm_v128_load(x + step * 32)),
+                                      wasm_i32x4_dot_i16x8(odd0, wasm_v128_load(x + step * 32 + 16))));
+            isum1 = wasm_i32x4_add(
+                isum1,
+                wasm_i32x4_add(wasm_i32x4_dot_i16x8(even0, wasm_v128_load(x + x_stride + step * 32)),
+                               wasm_i32x4_dot_i16x8(odd0, wasm_v128_load(x + x_stride + step * 32 + 16))));
+            isum2 = wasm_i32x4_add(
+                isum2, wasm_i32x4_add(
+                           wasm_i32x4_dot_i16x8(even0, wasm_v128_load(x + 2 * x_stride + step * 32)),
+                           wasm_i32x4_dot_i16x8(odd0, wasm_v128_load(x + 2 * x_stride + step * 32 + 16))));
+            isum3 = wasm_i32x4_add(
+                isum3, wasm_i32x4_add(
+                           wasm_i32x4_dot_i16x8(even0, wasm_v128_load(x + 3 * x_stride + step * 32)),
+                           wasm_i32x4_dot_i16x8(odd0, wasm_v128_load(x + 3 * x_stride + step * 32 + 16))));
+        }
+        const v128_t k_scale = wasm_v128_load(dk + t);
+        wasm_v128_store(s + t, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(isum0),
+                                              wasm_f32x4_mul(wasm_f32x4_splat(dq[0]), k_scale)));
+        wasm_v128_store((s + s_stride) + t, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(isum1),
+                                                           wasm_f32x4_mul(wasm_f32x4_splat(dq[1]), k_scale)));
+        wasm_v128_store((s + 2 * s_stride) + t,
+                        wasm_f32x4_mul(wasm_f32x4_convert_i32x4(isum2),
+                                       wasm_f32x4_mul(wasm_f32x4_splat(dq[2]), k_scale)));
+        wasm_v128_store((s + 3 * s_stride) + t,
+                        wasm_f32x4_mul(wasm_f32x4_convert_i32x4(isum3),
+                                       wasm_f32x4_mul(wasm_f32x4_splat(dq[3]), k_scale)));
+        k += n * 4;
+    }
 }
 
-void ml_k_dot_q8_wasm_simd128(float *s, size_t s_stride, const int8_t *q, const float *dq, size_t q_stride,
-                              int queries, const int8_t *k, const float *dk, int n)
+/* 2 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_2(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
-    for (int t = 0; t < ML_PAGE;
-         t++) /* a key stays in registers or in the first-level cache for all queries */
-        for (int i = 0; i < queries; i++)
-            s[(size_t)i * s_stride + (size_t)t] =
-                (float)one_key(q + (size_t)i * q_stride, k + t * n, n) * (dq[i] * dk[t]);
+    const v128_t even_mask = wasm_i16x8_splat(0x00ff);
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        v128_t isum0 = wasm_i32x4_splat(xs[0]);
+        v128_t isum1 = wasm_i32x4_splat(xs[1]);
+        for (int step = 0; step < n / 4; step++) {
+            const v128_t packed = wasm_v128_load(k + step * 16);
+            const v128_t even0 = wasm_v128_and(packed, even_mask);
+            const v128_t odd0 = wasm_u16x8_shr(packed, 8);
+            isum0 = wasm_i32x4_add(
+                isum0, wasm_i32x4_add(wasm_i32x4_dot_i16x8(even0, wasm_v128_load(x + step * 32)),
+                                      wasm_i32x4_dot_i16x8(odd0, wasm_v128_load(x + step * 32 + 16))));
+            isum1 = wasm_i32x4_add(
+                isum1,
+                wasm_i32x4_add(wasm_i32x4_dot_i16x8(even0, wasm_v128_load(x + x_stride + step * 32)),
+                               wasm_i32x4_dot_i16x8(odd0, wasm_v128_load(x + x_stride + step * 32 + 16))));
+        }
+        const v128_t k_scale = wasm_v128_load(dk + t);
+        wasm_v128_store(s + t, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(isum0),
+                                              wasm_f32x4_mul(wasm_f32x4_splat(dq[0]), k_scale)));
+        wasm_v128_store((s + s_stride) + t, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(isum1),
+                                                           wasm_f32x4_mul(wasm_f32x4_splat(dq[1]), k_scale)));
+        k += n * 4;
+    }
+}
+
+/* 1 query against the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t *xs, const uint8_t *k,
+                      const float *dk, int n)
+{
+    const v128_t even_mask = wasm_i16x8_splat(0x00ff);
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        v128_t isum0 = wasm_i32x4_splat(xs[0]);
+        for (int step = 0; step < n / 4; step++) {
+            const v128_t packed = wasm_v128_load(k + step * 16);
+            const v128_t even0 = wasm_v128_and(packed, even_mask);
+            const v128_t odd0 = wasm_u16x8_shr(packed, 8);
+            isum0 = wasm_i32x4_add(
+                isum0, wasm_i32x4_add(wasm_i32x4_dot_i16x8(even0, wasm_v128_load(x + step * 32)),
+                                      wasm_i32x4_dot_i16x8(odd0, wasm_v128_load(x + step * 32 + 16))));
+        }
+        const v128_t k_scale = wasm_v128_load(dk + t);
+        wasm_v128_store(s + t, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(isum0),
+                                              wasm_f32x4_mul(wasm_f32x4_splat(dq[0]), k_scale)));
+        k += n * 4;
+    }
+}
+
+void ml_k_dot_q8_wasm_simd128(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                              int queries, const uint8_t *k, const float *dk, int n)
+{
+    const size_t x_stride = (size_t)n / ML_BLOCK * 256;
+    int i = 0;
+    for (; i + 4 <= queries; i += 4)
+        queries_4(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 2 <= queries; i += 2)
+        queries_2(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 1 <= queries; i += 1)
+        queries_1(s + (size_t)i * s_stride, xt + (size_t)i * x_stride, dq + i, xs + i, k, dk, n);
 }

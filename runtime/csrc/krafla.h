@@ -20,13 +20,15 @@ enum { ML_KV_F32 = 0, ML_KV_F16 = 1, ML_KV_Q8 = 2 };
 typedef int32_t (*ml_progress)(void *context, const char *what, uint64_t done, uint64_t total);
 
 typedef struct ml_options {
-    int32_t threads;   /* 0: ml_threads_default() */
-    int32_t context;   /* positions per sequence; 0: the model's max_seq, at most 4096 */
-    int32_t batch;     /* rows per step at most; 0: 128 */
-    int32_t sequences; /* open at the same time; 0: 1 */
-    int32_t kv_type;   /* ML_KV_* */
-    int32_t pack;      /* 0: keep the row-major kernels */
-    int32_t profile;   /* 1: measure stages */
+    int32_t threads;     /* 0: ml_threads_default() */
+    int32_t context;     /* positions per sequence; 0: the model's max_seq, at most 4096 */
+    int32_t batch;       /* rows per step at most; 0: 128 */
+    int32_t sequences;   /* open at the same time; 0: 1 */
+    int32_t kv_type;     /* ML_KV_* */
+    int32_t pack;        /* 0: keep the row-major kernels */
+    int32_t profile;     /* 1: measure stages */
+    int32_t checkpoints; /* states kept to go back to, in models with linear attention; 0: 4 per sequence */
+    int32_t imatrix;     /* 1: add up squares of activations, for ml_imatrix_write */
     int32_t reserved;
     const char *pack_cache; /* path of the packed copy to map or write, or NULL */
     ml_progress progress;   /* or NULL */
@@ -78,10 +80,17 @@ ML_API const char *ml_engine_notice(const ml_engine *engine);
 
 /* A new empty sequence, or ML_E_NOMEM when all are open. */
 ML_API ml_status ml_sequence_open(ml_engine *engine, int32_t *sequence, ml_error *error);
-/* A new sequence that shares the first `length` positions of another; pages are copied when written. */
+/* A new sequence that shares the first `length` positions (which must be reachable) of another; pages are
+ * copied when written. */
 ML_API ml_status ml_sequence_fork(ml_engine *engine, int32_t source, int32_t length, int32_t *sequence,
                                   ml_error *error);
-/* Forgets the positions from `length` on. */
+/*
+ * The largest length, up to `length`, to which a sequence can be truncated, or at which it can be forked:
+ * `length` itself, except in models with linear attention, which can only go back to 0 and to the multiples
+ * of 64 positions of which a checkpoint is kept. -1 if the sequence is not open or shorter.
+ */
+ML_API int32_t ml_sequence_reachable(const ml_engine *engine, int32_t sequence, int32_t length);
+/* Forgets the positions from `length` on, which must be reachable. */
 ML_API ml_status ml_sequence_truncate(ml_engine *engine, int32_t sequence, int32_t length, ml_error *error);
 ML_API int32_t ml_sequence_length(const ml_engine *engine, int32_t sequence);
 ML_API void ml_sequence_close(ml_engine *engine, int32_t sequence);
@@ -92,6 +101,9 @@ ML_API void ml_sequence_close(ml_engine *engine, int32_t sequence);
  */
 ML_API ml_status ml_forward(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *logits,
                             ml_error *error);
+
+/* Writes the importance matrix of all tokens so far; the engine must have been opened with `imatrix`. */
+ML_API ml_status ml_imatrix_write(const ml_engine *engine, const char *path, ml_error *error);
 
 /* Seconds per stage since the last reset; `ml_profile_stages` names them, `count` at most ML_PROFILE_STAGES.
  */

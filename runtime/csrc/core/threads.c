@@ -1,11 +1,16 @@
 /*
  * threads.c: the worker pool, and how many workers are sensible.
  *
- * Workers wait for the generation counter to change: they spin for a while, because the next job usually
- * follows within microseconds, then sleep. A worker announces itself in `sleepers` before it looks at the
- * generation for the last time; ml_pool_run advances the generation before it looks at `sleepers`. Both are
- * sequentially consistent, so at least one of the two sees the other and no wake-up is lost. The caller waits
- * for the workers the same way.
+ * A job has as many parts as the pool has workers; whoever is there claims the next part, so that a worker
+ * that the system keeps away from its CPU holds nobody up: the caller takes its part too. The ticket holds
+ * the job's generation and how many parts are claimed. A claim succeeds only on the current generation, and a
+ * job stays current until all claimed parts are done, so a late worker never sees a job that is over.
+ *
+ * Workers wait for the generation to change: they spin for a while, because the next job usually follows
+ * within microseconds, then sleep. A worker announces itself in `sleepers` before it looks at the ticket for
+ * the last time; ml_pool_run advances the ticket before it looks at `sleepers`. Both are sequentially
+ * consistent, so at least one of the two sees the other and no wake-up is lost. The caller waits for the
+ * workers the same way.
  */
 #if !defined(_WIN32)
 #define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
@@ -115,7 +120,6 @@ enum { SPINS = 20000, MAX_WORKERS = 1024, MAX_CPUS = 4096 };
 typedef struct worker {
     ml_pool *pool;
     thread thread;
-    int index;
 } worker;
 
 struct ml_pool {
@@ -125,9 +129,9 @@ struct ml_pool {
     int started; /* threads to join */
     atomic_bool stop;
     /* Counters that different threads write to have cache lines of their own. */
-    _Alignas(64) atomic_uint generation;
-    _Alignas(64) atomic_int pending;  /* workers that have not finished the job */
-    _Alignas(64) atomic_int sleepers; /* workers that may sleep */
+    _Alignas(64) _Atomic uint64_t ticket; /* generation << 32 | parts claimed */
+    _Alignas(64) atomic_int pending;      /* parts that are not finished */
+    _Alignas(64) atomic_int sleepers;     /* workers that may sleep */
     atomic_bool caller_sleeps;
     mutex mutex;
     condition wake; /* a new generation */
@@ -144,25 +148,30 @@ static inline void pause_cpu(void)
 #endif
 }
 
-/* Returns the generation that follows `seen`. */
-static unsigned wait_for_job(ml_pool *pool, unsigned seen)
+static uint32_t generation_of(uint64_t ticket)
 {
-    unsigned now;
+    return (uint32_t)(ticket >> 32);
+}
+
+/* Returns the generation that follows `seen`. */
+static uint32_t wait_for_job(ml_pool *pool, uint32_t seen)
+{
+    uint32_t now;
     for (int i = 0; i < SPINS; i++) {
-        if ((now = atomic_load_explicit(&pool->generation, memory_order_acquire)) != seen)
+        if ((now = generation_of(atomic_load_explicit(&pool->ticket, memory_order_acquire))) != seen)
             return now;
         pause_cpu();
     }
     mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->sleepers, 1);
-    while ((now = atomic_load(&pool->generation)) == seen)
+    while ((now = generation_of(atomic_load(&pool->ticket))) == seen)
         condition_wait(&pool->wake, &pool->mutex);
     atomic_fetch_sub(&pool->sleepers, 1);
     mutex_unlock(&pool->mutex);
     return now;
 }
 
-static void wait_for_workers(ml_pool *pool)
+static void wait_for_parts(ml_pool *pool)
 {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool->pending, memory_order_acquire) == 0)
@@ -177,17 +186,39 @@ static void wait_for_workers(ml_pool *pool)
     mutex_unlock(&pool->mutex);
 }
 
+/* Takes the next part of the job of that generation; false if none is left, or the job is another one. */
+static bool claim(ml_pool *pool, uint32_t generation, int *part)
+{
+    uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+    while (generation_of(ticket) == generation && (uint32_t)ticket < (uint32_t)pool->workers) {
+        if (atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) {
+            *part = (int)(uint32_t)ticket;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Runs one part; true if it was the last one to finish. */
+static bool run_part(ml_pool *pool, int part)
+{
+    pool->job(pool->context, part, pool->workers);
+    return atomic_fetch_sub(&pool->pending, 1) == 1;
+}
+
 static THREAD_RESULT work(void *argument)
 {
-    const worker *self = argument;
-    ml_pool *pool = self->pool;
-    unsigned seen = 0;
+    ml_pool *pool = ((const worker *)argument)->pool;
+    uint32_t seen = 0;
     for (;;) {
         seen = wait_for_job(pool, seen);
         if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
             return 0;
-        pool->job(pool->context, self->index, pool->workers);
-        if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
+        int part;
+        bool last = false;
+        while (claim(pool, seen, &part))
+            last = run_part(pool, part);
+        if (last && atomic_load(&pool->caller_sleeps)) {
             mutex_lock(&pool->mutex);
             condition_signal(&pool->done);
             mutex_unlock(&pool->mutex);
@@ -195,28 +226,34 @@ static THREAD_RESULT work(void *argument)
     }
 }
 
-/* A new generation: whoever sleeps is woken. */
-static void advance(ml_pool *pool)
+/* A new generation, of which `claimed` parts are taken already: whoever sleeps is woken. */
+static uint32_t advance(ml_pool *pool, uint32_t claimed)
 {
-    atomic_fetch_add(&pool->generation, 1);
+    uint32_t generation = generation_of(atomic_load_explicit(&pool->ticket, memory_order_relaxed)) + 1;
+    atomic_store(&pool->ticket, (uint64_t)generation << 32 | claimed);
     if (atomic_load(&pool->sleepers) > 0) {
         mutex_lock(&pool->mutex);
         condition_broadcast(&pool->wake);
         mutex_unlock(&pool->mutex);
     }
+    return generation;
 }
 
 void ml_pool_run(ml_pool *pool, ml_job job, void *context)
 {
-    if (pool->workers > 1) {
-        pool->job = job;
-        pool->context = context;
-        atomic_store_explicit(&pool->pending, pool->workers - 1, memory_order_relaxed);
-        advance(pool);
+    if (pool->workers == 1) {
+        job(context, 0, 1);
+        return;
     }
-    job(context, 0, pool->workers);
-    if (pool->workers > 1)
-        wait_for_workers(pool);
+    pool->job = job;
+    pool->context = context;
+    atomic_store_explicit(&pool->pending, pool->workers, memory_order_relaxed);
+    uint32_t generation = advance(pool, 1);
+    int part = 0;
+    do
+        run_part(pool, part);
+    while (claim(pool, generation, &part));
+    wait_for_parts(pool);
 }
 
 #if defined(_WIN32)
@@ -270,7 +307,7 @@ static int start_workers(ml_pool *pool)
     int failed = 0;
     for (int i = 1; i < pool->workers && !failed; i++) {
         worker *other = &pool->others[i - 1];
-        *other = (worker){.pool = pool, .index = i};
+        *other = (worker){.pool = pool};
         failed = start_one(other);
         pool->started += !failed;
     }
@@ -309,7 +346,7 @@ void ml_pool_destroy(ml_pool *pool)
     if (!pool)
         return;
     atomic_store(&pool->stop, true);
-    advance(pool);
+    advance(pool, (uint32_t)pool->workers);
     for (int i = 0; i < pool->started; i++)
         join(&pool->others[i]);
     destroy_locks(pool);

@@ -8,7 +8,8 @@
 #include "ml.h"
 
 typedef struct ml_pool ml_pool;
-/* Called once per worker with 0 <= worker < workers; all workers return before ml_pool_run does. */
+/* Called once for every 0 <= worker < workers, by whichever thread is free; all calls end before ml_pool_run
+ * does. */
 typedef void (*ml_job)(void *context, int worker, int workers);
 
 ml_status ml_pool_create(ml_pool **pool, int workers, ml_error *error);

@@ -92,8 +92,8 @@ ML_ALWAYS_INLINE __m128i ml_madd_i8_128(__m128i w, __m128i x)
     return _mm_add_epi32(even, odd);
 }
 
-/* ---- AVX2 ---- */
-#if defined(__AVX2__)
+/* ---- AVX ---- */
+#if defined(__AVX__)
 
 ML_ALWAYS_INLINE float ml_fold8(__m256 p)
 {
@@ -109,6 +109,63 @@ ML_ALWAYS_INLINE float ml_max_256(__m256 x)
 {
     return ml_max_128(_mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
 }
+
+/* AVX has no 256-bit integers: what needs them works on two halves. */
+ML_ALWAYS_INLINE __m256 ml_join_256(__m128 low, __m128 high)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
+}
+
+ML_ALWAYS_INLINE __m256 ml_load_i8_avx(const int8_t *p)
+{
+    return ml_join_256(ml_load_i8_128(p), ml_load_i8_128(p + 4));
+}
+
+ML_ALWAYS_INLINE __m256 ml_load_f16_avx(const uint16_t *p)
+{
+    return ml_join_256(ml_load_f16_128(p), ml_load_f16_128(p + 4));
+}
+
+ML_ALWAYS_INLINE void ml_store_i8_avx(int8_t *p, __m256 x)
+{
+    __m256i lanes = _mm256_cvttps_epi32(x);
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(lanes), _mm256_extractf128_si256(lanes, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(words, words));
+}
+
+ML_ALWAYS_INLINE __m128 ml_pow2_of_rounded_128(__m128 x)
+{
+    __m128i bits = _mm_slli_epi32(_mm_castps_si128(x), 23);
+    return _mm_castsi128_ps(_mm_add_epi32(bits, _mm_set1_epi32(0x3f800000)));
+}
+
+ML_ALWAYS_INLINE __m256 ml_pow2_of_rounded_avx(__m256 x)
+{
+    __m128 low = ml_pow2_of_rounded_128(_mm256_castps256_ps128(x));
+    return ml_join_256(low, ml_pow2_of_rounded_128(_mm256_extractf128_ps(x, 1)));
+}
+
+ML_ALWAYS_INLINE void ml_load_pairs_avx(const float *p, __m256 *even, __m256 *odd)
+{
+    __m128 low_even, low_odd, high_even, high_odd;
+    ml_load_pairs_128(p, &low_even, &low_odd);
+    ml_load_pairs_128(p + 8, &high_even, &high_odd);
+    *even = ml_join_256(low_even, high_even);
+    *odd = ml_join_256(low_odd, high_odd);
+}
+
+ML_ALWAYS_INLINE void ml_store_pairs_256(float *p, __m256 even, __m256 odd)
+{
+    __m256 low = _mm256_unpacklo_ps(even, odd);
+    __m256 high = _mm256_unpackhi_ps(even, odd);
+    _mm256_storeu_ps(p, _mm256_permute2f128_ps(low, high, 0x20));
+    _mm256_storeu_ps(p + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
+
+#endif
+
+/* ---- AVX2 ---- */
+#if defined(__AVX2__)
 
 ML_ALWAYS_INLINE __m256 ml_load_i8_256(const int8_t *p)
 {
@@ -131,14 +188,6 @@ ML_ALWAYS_INLINE void ml_load_pairs_256(const float *p, __m256 *even, __m256 *od
     __m256d odds = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0xdd));
     *even = _mm256_castpd_ps(_mm256_permute4x64_pd(evens, 0xd8));
     *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(odds, 0xd8));
-}
-
-ML_ALWAYS_INLINE void ml_store_pairs_256(float *p, __m256 even, __m256 odd)
-{
-    __m256 low = _mm256_unpacklo_ps(even, odd);
-    __m256 high = _mm256_unpackhi_ps(even, odd);
-    _mm256_storeu_ps(p, _mm256_permute2f128_ps(low, high, 0x20));
-    _mm256_storeu_ps(p + 8, _mm256_permute2f128_ps(low, high, 0x31));
 }
 
 ML_ALWAYS_INLINE int32_t ml_sum_i32_256(__m256i x)

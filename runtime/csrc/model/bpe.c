@@ -410,7 +410,8 @@ static ml_status replace_spaces(ml_tokenizer *tokenizer, const uint8_t **text, s
     bool has_prefix = **text == ' ' || (*length >= 3 && memcmp(*text, META_SPACE, 3) == 0);
     /* The two kinds differ here in the tokenizers library, too: Prepend always adds one, Metaspace only if
      * none is there. */
-    if (tokenizer->flags & ML_MLT_PREFIX_ONCE ? at_start && !has_prefix : true) {
+    bool once = tokenizer->flags & ML_MLT_PREFIX_ONCE, never = tokenizer->flags & ML_MLT_NO_PREFIX;
+    if (!never && (!once || (at_start && !has_prefix))) {
         memcpy(normal, tokenizer->space, space);
         n = space;
     }

@@ -18,7 +18,8 @@ enum {
     ML_MLT_ONE_NUMBER = 16,   /* byte-level: \p{N} instead of \p{N}{1,3} */
     ML_MLT_GPT2 = 32,         /* byte-level: the GPT-2 regex instead of the Llama 3 one */
     ML_MLT_SPLIT_DIGITS = 64, /* byte-level: every number is split off before the regex */
-    ML_MLT_ALL_FLAGS = 127,
+    ML_MLT_NO_PREFIX = 128,   /* SentencePiece: no prefix anywhere */
+    ML_MLT_ALL_FLAGS = 255,
 };
 
 enum { ML_PIECE_ADDED = 1, ML_PIECE_BYTE = 2 };

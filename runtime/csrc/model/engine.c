@@ -11,7 +11,9 @@ enum {
     DEFAULT_BATCH = 128,
     MAX_BATCH = 4096,
     MAX_SEQUENCES = 4096,
-    MAX_THREADS = 1024
+    MAX_THREADS = 1024,
+    MAX_CHECKPOINTS = 1 << 20,
+    DEFAULT_CHECKPOINTS = 4 /* per sequence */
 };
 
 static ml_status check_range(const char *name, int32_t value, int32_t most, ml_error *error)
@@ -29,7 +31,8 @@ static ml_status settle_options(ml_options *o, const ml_options *given, const ml
     ml_status status;
     if ((status = check_range("threads", o->threads, MAX_THREADS, error)) != ML_OK ||
         (status = check_range("batch", o->batch, MAX_BATCH, error)) != ML_OK ||
-        (status = check_range("sequences", o->sequences, MAX_SEQUENCES, error)) != ML_OK)
+        (status = check_range("sequences", o->sequences, MAX_SEQUENCES, error)) != ML_OK ||
+        (status = check_range("checkpoints", o->checkpoints, MAX_CHECKPOINTS, error)) != ML_OK)
         return status;
     int32_t most = (int32_t)model->config.max_seq;
     if (o->context < 0 || o->context > most)
@@ -45,6 +48,8 @@ static ml_status settle_options(ml_options *o, const ml_options *given, const ml
         o->batch = DEFAULT_BATCH;
     if (o->sequences == 0)
         o->sequences = 1;
+    if (o->checkpoints == 0)
+        o->checkpoints = DEFAULT_CHECKPOINTS * o->sequences;
     return ML_OK;
 }
 
@@ -76,10 +81,11 @@ static void carve(ml_engine *e)
     b->k = rows_of_floats(arena, o->batch, plan->kv_dim);
     b->v = rows_of_floats(arena, o->batch, plan->kv_dim);
     b->gate = rows_of_floats(arena, o->batch, plan->hidden_dim);
+    b->gates = rows_of_floats(arena, o->batch, plan->gate_width);
     b->up = rows_of_floats(arena, o->batch, plan->hidden_dim);
     b->scratch = rows_of_floats(arena, o->threads, plan->widest);
     ml_quantized_carve(&b->quantized, arena, packs(o), o->batch, plan->widest);
-    ml_attention_carve(&b->attention, arena, o->threads, o->context, plan->head_dim);
+    ml_attention_carve(&b->attention, arena, o->threads, o->context, &e->kv.layout);
     b->rows = ml_arena_take(arena, batch, sizeof *b->rows);
     b->tokens = ml_arena_take(arena, batch, sizeof *b->tokens);
     b->wanted = ml_arena_take(arena, batch, sizeof *b->wanted);
@@ -87,6 +93,15 @@ static void carve(ml_engine *e)
     for (int i = 0; i < (plan->local_rope ? 2 : 1); i++)
         ml_rope_carve(&e->ropes[i], arena, &e->model.config, o->context);
     ml_kv_carve(&e->kv, arena);
+    ml_imatrix_carve(&e->imatrix, arena, plan);
+    if (plan->state_floats > 0) {
+        b->mixed = rows_of_floats(arena, o->batch, plan->mixed_width);
+        b->b = rows_of_floats(arena, o->batch, plan->delta.v_heads);
+        b->a = rows_of_floats(arena, o->batch, plan->delta.v_heads);
+        b->states = ml_arena_take(arena, batch, sizeof *b->states);
+        ml_delta_carve(&b->delta, arena, o->threads, &plan->delta);
+        ml_states_carve(&e->states, arena, &e->kv);
+    }
 }
 
 static void fill_info(ml_engine *e, const ml_memory *memory)
@@ -125,21 +140,27 @@ static ml_status prepare(ml_engine *e, const char *path, const ml_options *optio
     ml_memory memory;
     ml_kv_layout layout;
     ml_status status = ml_model_map(&e->model, path, error);
-    if (status != ML_OK || (status = ml_plan_check(&e->model, error)) != ML_OK ||
-        (status = settle_options(&e->options, options, &e->model, error)) != ML_OK ||
+    if (status != ML_OK || (status = settle_options(&e->options, options, &e->model, error)) != ML_OK ||
         (status = ml_model_predict(&e->model, packs(&e->options), &memory, error)) != ML_OK)
         return status;
     e->layers = calloc(e->model.config.n_layers, sizeof *e->layers);
     if (!e->layers)
         return ml_fail(error, ML_E_NOMEM, "no memory for the plan of %s", path);
-    ml_plan_build(&e->plan, e->layers, &e->model);
+    if ((status = ml_plan_build(&e->plan, e->layers, &e->model, error)) != ML_OK)
+        return status;
     const ml_plan *plan = &e->plan;
-    if (!ml_kv_layout_init(&layout, e->options.kv_type, plan->n_kv_layers, plan->n_kv_heads, plan->head_dim))
+    /* Pages count positions for a model without a cache, too: one unused layer keeps them from being empty.
+     */
+    int kv_layers = plan->n_kv_layers > 0 ? plan->n_kv_layers : 1;
+    if (!ml_kv_layout_init(&layout, e->options.kv_type, kv_layers, plan->n_kv_heads, plan->head_dim))
         return ml_fail(error, ML_E_NOMEM, "%s: a page of the cache does not fit into the address space",
                        path);
     status = ml_kv_init(&e->kv, &layout, e->options.sequences, e->options.context, error);
     if (status != ML_OK)
         return status;
+    e->states = (ml_states){
+        .floats = plan->state_floats, .n_sequences = e->options.sequences, .n_slots = e->options.checkpoints};
+    e->imatrix.on = e->options.imatrix != 0;
     carve(e);
     if (e->arena.overflow)
         return ml_fail(error, ML_E_NOMEM, "%s: the activations do not fit into the address space", path);
@@ -188,6 +209,9 @@ static ml_status allocate(ml_engine *e, const ml_options *options, ml_error *err
     e->info.pack_cache_hit = e->weights.cache_hit;
     for (int i = 0; i < (e->plan.local_rope ? 2 : 1); i++)
         ml_rope_fill(&e->ropes[i], &e->model.config, i == ML_ROPE_LOCAL, e->options.context);
+    if (e->plan.state_floats > 0)
+        ml_delta_fill(&e->buffers.delta, &e->plan.delta);
+    ml_states_reset(&e->states, &e->kv);
     e->options.pack_cache = NULL;
     e->options.progress = NULL;
     e->options.progress_context = NULL;
@@ -245,6 +269,13 @@ const char *ml_engine_notice(const ml_engine *engine)
     return engine->weights.notice;
 }
 
+ml_status ml_imatrix_write(const ml_engine *engine, const char *path, ml_error *error)
+{
+    if (!engine->imatrix.on)
+        return ml_fail(error, ML_E_ARGUMENT, "%s: the engine was opened without an importance matrix", path);
+    return ml_imatrix_save(&engine->imatrix, &engine->plan, path, error);
+}
+
 void ml_profile_read(const ml_engine *engine, double *seconds)
 {
     memcpy(seconds, engine->profile.seconds, sizeof engine->profile.seconds);
@@ -274,6 +305,20 @@ static ml_status check_length(const ml_engine *e, int32_t sequence, int32_t leng
     return ML_OK;
 }
 
+static ml_status check_reachable(const ml_engine *e, int32_t sequence, int32_t length, ml_error *error)
+{
+    ml_status status = check_length(e, sequence, length, error);
+    if (status != ML_OK)
+        return status;
+    int32_t nearest = ml_states_reachable(&e->states, &e->kv, sequence, length);
+    if (nearest != length)
+        return ml_fail(
+            error, ML_E_ARGUMENT,
+            "length is %d, but this model has a state: sequence %d can go back to %d or to where it is",
+            length, sequence, nearest);
+    return ML_OK;
+}
+
 static ml_status opened(const ml_engine *e, int32_t sequence, ml_error *error)
 {
     if (sequence < 0)
@@ -284,6 +329,8 @@ static ml_status opened(const ml_engine *e, int32_t sequence, ml_error *error)
 ml_status ml_sequence_open(ml_engine *engine, int32_t *sequence, ml_error *error)
 {
     *sequence = ml_kv_open(&engine->kv);
+    if (*sequence >= 0)
+        ml_states_clear(&engine->states, *sequence);
     return opened(engine, *sequence, error);
 }
 
@@ -291,19 +338,30 @@ ml_status ml_sequence_fork(ml_engine *engine, int32_t source, int32_t length, in
                            ml_error *error)
 {
     *sequence = -1;
-    ml_status status = check_length(engine, source, length, error);
+    ml_status status = check_reachable(engine, source, length, error);
     if (status != ML_OK)
         return status;
     *sequence = ml_kv_fork(&engine->kv, source, length);
+    if (*sequence >= 0)
+        ml_states_restore(&engine->states, &engine->kv, source, length, *sequence);
     return opened(engine, *sequence, error);
 }
 
 ml_status ml_sequence_truncate(ml_engine *engine, int32_t sequence, int32_t length, ml_error *error)
 {
-    ml_status status = check_length(engine, sequence, length, error);
-    if (status == ML_OK)
+    ml_status status = check_reachable(engine, sequence, length, error);
+    if (status == ML_OK) {
+        ml_states_restore(&engine->states, &engine->kv, sequence, length, sequence);
         ml_kv_truncate(&engine->kv, sequence, length);
+    }
     return status;
+}
+
+int32_t ml_sequence_reachable(const ml_engine *engine, int32_t sequence, int32_t length)
+{
+    if (check_length(engine, sequence, length, NULL) != ML_OK)
+        return -1;
+    return ml_states_reachable(&engine->states, &engine->kv, sequence, length);
 }
 
 int32_t ml_sequence_length(const ml_engine *engine, int32_t sequence)
@@ -352,6 +410,21 @@ static ml_status check_rows(ml_engine *e, const ml_row *rows, int32_t n, const f
     return ML_OK;
 }
 
+/* Where a row's state is, and where a copy goes if the row is a page's last. */
+static void load_state(ml_engine *e, int row)
+{
+    ml_states *states = &e->states;
+    const ml_query_row *at = &e->buffers.rows[row];
+    uint32_t page = at->pages[at->position / ML_KV_PAGE];
+    if (states->floats == 0)
+        return;
+    ml_states_forget(states, page);
+    float *checkpoint = NULL;
+    if ((at->position + 1) % ML_KV_PAGE == 0)
+        checkpoint = states->slots + (size_t)ml_states_reserve(states, &e->kv, page) * states->floats;
+    e->buffers.states[row] = (ml_delta_row){ml_states_live(states, at->sequence), checkpoint};
+}
+
 /* Takes rows into a step's buffers, with pages for them; returns how many want logits. */
 static int load_rows(ml_engine *e, const ml_row *rows, int n)
 {
@@ -361,6 +434,7 @@ static int load_rows(ml_engine *e, const ml_row *rows, int n)
         int32_t sequence = rows[i].sequence;
         ml_kv_append(&e->kv, sequence);
         b->rows[i] = (ml_query_row){e->kv.sequences[sequence].pages, sequence, rows[i].position};
+        load_state(e, i);
         b->tokens[i] = rows[i].token;
         if (rows[i].wants_logits)
             b->wanted[wanted++] = i;

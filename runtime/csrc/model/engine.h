@@ -4,11 +4,13 @@
 
 #include "../ops/attention.h"
 #include "../ops/matvec.h"
+#include "imatrix.h"
 #include "kv.h"
 #include "pack_model.h"
 #include "plan.h"
 #include "profile.h"
 #include "rope.h"
+#include "states.h"
 
 /* Activations of one step, one row after the other. */
 typedef struct ml_buffers {
@@ -19,10 +21,16 @@ typedef struct ml_buffers {
     float *gate;
     float *up;
     float *y;       /* what comes next into the residual */
+    float *mixed;   /* linear attention's queries, keys and values */
+    float *b;       /* linear attention's write strengths, */
+    float *a;       /* and rates of forgetting */
+    float *gates;   /* of outputs; of a linear layer, then the outputs themselves */
     float *scratch; /* per worker: one row of the widest input of a product */
     ml_quantized quantized;
     ml_attention_scratch attention;
     ml_query_row *rows;
+    ml_delta_row *states;
+    ml_delta_scratch delta;
     int32_t *tokens;
     int32_t *wanted;   /* rows of the step that want logits */
     int32_t *expected; /* per sequence: its next position, while rows are checked */
@@ -39,8 +47,10 @@ struct ml_engine {
     ml_buffers buffers;
     ml_rope ropes[2]; /* by ML_ROPE_GLOBAL and ML_ROPE_LOCAL */
     ml_kv kv;
+    ml_states states;
     ml_pool *pool;
     ml_profile profile;
+    ml_imatrix imatrix;
 };
 
 /*

@@ -103,8 +103,9 @@ ml_status ml_tokenizer_decode(const ml_tokenizer *tokenizer, int32_t previous, i
     *bytes = (const char *)piece->text;
     *length = piece->text_length;
     /* The space that encoding put before the text is not part of it. */
+    bool prefixed = !tokenizer->byte_level && !(tokenizer->flags & ML_MLT_NO_PREFIX);
     bool first = previous < 0 || previous == tokenizer->bos;
-    if (!tokenizer->byte_level && first && piece->attr == 0 && *length > 0 && **bytes == ' ') {
+    if (prefixed && first && piece->attr == 0 && *length > 0 && **bytes == ' ') {
         (*bytes)++;
         (*length)--;
     }

@@ -3,6 +3,7 @@
  * between them is done row by row, also on the pool when there are many rows. Every row's arithmetic is its
  * own.
  */
+#include "../ops/elementary.h"
 #include "engine.h"
 #include "ml_config.h"
 
@@ -18,8 +19,9 @@ typedef struct rows_job {
     bool add;
     const float *post_norm;
     const float *norm;
-    /* For quantize_rows. */
+    /* For quantize_rows: the input, times the sigmoid of the gates if there are any. */
     const float *input;
+    const float *gates;
 } rows_job;
 
 static void run_part(void *context, int worker, int workers)
@@ -36,7 +38,7 @@ static void run_rows(const rows_job *job)
 {
     rows_job copy = *job;
     int64_t work = (int64_t)job->rows * job->engine->plan.dim * ROW_WORK;
-    if (job->rows == 1 || work < ML_PARALLEL_WORK)
+    if (job->rows == 1 || job->engine->imatrix.on || work < ML_PARALLEL_WORK)
         run_part(&copy, 0, 1);
     else
         ml_pool_run(job->engine->pool, run_part, &copy);
@@ -100,10 +102,17 @@ static void join_rows(const rows_job *job, int first, int last, float *scratch)
 
 static void quantize_rows(const rows_job *job, int first, int last, float *scratch)
 {
-    (void)scratch;
     ml_quantized *x = &job->engine->buffers.quantized;
-    for (int row = first; row < last; row++)
-        ml_quantize_row(x, row, job->input + (size_t)row * (size_t)x->cols);
+    for (int row = first; row < last; row++) {
+        const float *input = job->input + (size_t)row * (size_t)x->cols;
+        if (job->gates) {
+            const float *gates = job->gates + (size_t)row * (size_t)x->cols;
+            for (int i = 0; i < x->cols; i++)
+                scratch[i] = input[i] * ml_sigmoid(gates[i]);
+            input = scratch;
+        }
+        ml_quantize_row(x, row, input);
+    }
     ml_quantized_arrange(x, first, last);
 }
 
@@ -147,6 +156,13 @@ static void place_rows(const rows_job *job, int first, int last, float *scratch)
     }
 }
 
+/* Which input comes next: an importance matrix adds up its squares. */
+static void expect(ml_engine *e, const ml_layer_plan *layer, int input)
+{
+    int index = layer ? (int)(layer - e->plan.layers) : e->plan.n_layers;
+    e->buffers.quantized.squares = ml_imatrix_sums(&e->imatrix, &e->plan, index, input);
+}
+
 static void join(ml_engine *e, int rows, bool add, const float *post_norm, const float *norm)
 {
     e->buffers.quantized.rows = rows;
@@ -155,11 +171,11 @@ static void join(ml_engine *e, int rows, bool add, const float *post_norm, const
         .engine = e, .run = join_rows, .rows = rows, .add = add, .post_norm = post_norm, .norm = norm});
 }
 
-static void quantize(ml_engine *e, int rows, const float *input, int cols)
+static void quantize(ml_engine *e, int rows, const float *input, const float *gates, int cols)
 {
     e->buffers.quantized.rows = rows;
     e->buffers.quantized.cols = cols;
-    run_rows(&(rows_job){.engine = e, .run = quantize_rows, .rows = rows, .input = input});
+    run_rows(&(rows_job){.engine = e, .run = quantize_rows, .rows = rows, .input = input, .gates = gates});
 }
 
 static ml_product product(const ml_matrix *matrix, float *y)
@@ -171,11 +187,48 @@ static ml_product product(const ml_matrix *matrix, float *y)
 static void project(ml_engine *e, const ml_layer_plan *layer, int rows)
 {
     const ml_layer_weights *w = layer->weights;
-    const ml_product products[] = {product(&w->wq, e->buffers.q), product(&w->wk, e->buffers.k),
-                                   product(&w->wv, e->buffers.v)};
-    ml_products_run(e->pool, &e->buffers.quantized, products, 3);
+    ml_product products[4] = {product(&w->wq, e->buffers.q), product(&w->wk, e->buffers.k),
+                              product(&w->wv, e->buffers.v)};
+    bool gated = w->wg.rows > 0;
+    if (gated)
+        products[3] = product(&w->wg, e->buffers.gates);
+    ml_products_run(e->pool, &e->buffers.quantized, products, gated ? 4 : 3);
     run_rows(&(rows_job){.engine = e, .run = place_rows, .rows = rows, .layer = layer});
     ml_profile_lap(&e->profile, ML_STAGE_QKV);
+}
+
+/* A linear layer's states take all rows; its gated outputs are in `gates`. */
+static void recur(ml_engine *e, const ml_layer_plan *layer, int rows)
+{
+    const ml_layer_weights *w = layer->weights;
+    ml_buffers *b = &e->buffers;
+    const ml_product products[] = {product(&w->lqkv, b->mixed), product(&w->lz, b->gates),
+                                   product(&w->lb, b->b), product(&w->la, b->a)};
+    ml_products_run(e->pool, &b->quantized, products, 4);
+    ml_profile_lap(&e->profile, ML_STAGE_QKV);
+    ml_delta_run(e->pool, &(ml_delta){.sizes = &e->plan.delta,
+                                      .scratch = &b->delta,
+                                      .layer_offset = layer->state_offset,
+                                      .conv = w->lconv,
+                                      .dt_bias = w->dt_bias,
+                                      .a_log = w->a_log,
+                                      .norm = w->lnorm,
+                                      .norm_eps = e->plan.norm_eps,
+                                      .rows = b->states,
+                                      .n_rows = rows,
+                                      .mixed = b->mixed,
+                                      .b = b->b,
+                                      .a = b->a,
+                                      .z = b->gates});
+    ml_profile_lap(&e->profile, ML_STAGE_ATTENTION);
+}
+
+/* A layer's outputs come together. */
+static void project_out(ml_engine *e, const ml_matrix *matrix)
+{
+    ml_products_run(e->pool, &e->buffers.quantized, &(ml_product){matrix, e->buffers.y, (size_t)e->plan.dim},
+                    1);
+    ml_profile_lap(&e->profile, ML_STAGE_WO);
 }
 
 static void attend(ml_engine *e, const ml_layer_plan *layer, int rows)
@@ -188,14 +241,14 @@ static void attend(ml_engine *e, const ml_layer_plan *layer, int rows)
                                               .window = layer->window,
                                               .n_heads = e->plan.n_heads,
                                               .scale = e->plan.attn_scale,
+                                              .softcap = e->plan.attn_softcap,
                                               .rows = b->rows,
                                               .n_rows = rows,
                                               .q = b->q,
                                               .out = b->q});
     ml_profile_lap(&e->profile, ML_STAGE_ATTENTION);
-    quantize(e, rows, b->q, e->plan.q_dim);
-    ml_products_run(e->pool, &b->quantized, &(ml_product){&layer->weights->wo, b->y, (size_t)e->plan.dim}, 1);
-    ml_profile_lap(&e->profile, ML_STAGE_WO);
+    expect(e, layer, ML_INPUT_OUT);
+    quantize(e, rows, b->q, layer->weights->wg.rows > 0 ? b->gates : NULL, e->plan.q_dim);
 }
 
 static void feed_forward(ml_engine *e, const ml_layer_plan *layer, int rows)
@@ -204,25 +257,87 @@ static void feed_forward(ml_engine *e, const ml_layer_plan *layer, int rows)
     ml_buffers *b = &e->buffers;
     ml_gated_run(e->pool, &b->quantized,
                  &(ml_gated){product(&w->w1, b->gate), product(&w->w3, b->up), e->plan.activate});
-    quantize(e, rows, b->gate, e->plan.hidden_dim);
+    expect(e, layer, ML_INPUT_DOWN);
+    quantize(e, rows, b->gate, NULL, e->plan.hidden_dim);
     ml_products_run(e->pool, &b->quantized, &(ml_product){&w->w2, b->y, (size_t)e->plan.dim}, 1);
     ml_profile_lap(&e->profile, ML_STAGE_FFN);
 }
 
-/* After the last layer's keys and values are stored, only rows that want logits go on. */
-static void keep_wanted(ml_engine *e, int n_wanted)
+static void move_row(float *base, int to, int from, size_t width)
+{
+    if (width > 0)
+        memcpy(base + (size_t)to * width, base + (size_t)from * width, width * sizeof(float));
+}
+
+/* After the last layer's keys, values or states are stored, only rows that want logits go on. Returns how
+ * many. */
+static int keep_wanted(ml_engine *e, const ml_layer_plan *layer, int n, int n_wanted)
 {
     ml_buffers *b = &e->buffers;
+    const ml_matrix *gates = layer->linear ? &layer->weights->lz : &layer->weights->wg;
+    if (e->imatrix.on)
+        return n; /* all go on, to the end of the layer */
     for (int i = 0; i < n_wanted; i++) {
         int row = b->wanted[i];
         if (row == i)
             continue;
-        memcpy(row_of(b->x, i, e->plan.dim), row_of(b->x, row, e->plan.dim),
-               (size_t)e->plan.dim * sizeof(float));
-        memcpy(row_of(b->q, i, e->plan.q_dim), row_of(b->q, row, e->plan.q_dim),
-               (size_t)e->plan.q_dim * sizeof(float));
+        move_row(b->x, i, row, (size_t)e->plan.dim);
+        move_row(b->q, i, row, layer->linear ? 0 : (size_t)e->plan.q_dim);
+        move_row(b->gates, i, row, gates->rows);
         b->rows[i] = b->rows[row];
     }
+    return n_wanted;
+}
+
+/* The same at the end of the last layer, for an importance matrix. */
+static int keep_finished(ml_engine *e, int n, int n_wanted)
+{
+    ml_buffers *b = &e->buffers;
+    for (int i = 0; i < n_wanted; i++) {
+        move_row(b->x, i, b->wanted[i], b->wanted[i] == i ? 0 : (size_t)e->plan.dim);
+        move_row(b->y, i, b->wanted[i], b->wanted[i] == i ? 0 : (size_t)e->plan.dim);
+    }
+    e->imatrix.layer_tokens += (uint64_t)n;
+    e->imatrix.classifier_tokens += (uint64_t)n_wanted;
+    return n_wanted;
+}
+
+/* Everything of a layer before its feed-forward network: what it adds is in `y`. Returns the rows that go on.
+ */
+static int mix(ml_engine *e, const ml_layer_plan *layer, int n, int n_wanted)
+{
+    const ml_layer_weights *w = layer->weights;
+    if (layer->linear)
+        recur(e, layer, n);
+    else
+        project(e, layer, n);
+    if (layer == &e->plan.layers[e->plan.n_layers - 1])
+        n = keep_wanted(e, layer, n, n_wanted);
+    if (n == 0)
+        return 0;
+    if (layer->linear) {
+        expect(e, layer, ML_INPUT_OUT);
+        quantize(e, n, e->buffers.gates, NULL, (int)w->lz.rows);
+    } else {
+        attend(e, layer, n);
+    }
+    project_out(e, layer->linear ? &w->lout : &w->wo);
+    return n;
+}
+
+typedef struct caps_job {
+    float *logits;
+    size_t count;
+    float cap;
+} caps_job;
+
+static void run_caps(void *context, int worker, int workers)
+{
+    const caps_job *job = context;
+    size_t first = job->count * (size_t)worker / (size_t)workers;
+    size_t last = job->count * (size_t)(worker + 1) / (size_t)workers;
+    for (size_t i = first; i < last; i++)
+        job->logits[i] = ml_softcap(job->logits[i], job->cap);
 }
 
 void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits)
@@ -234,23 +349,29 @@ void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits)
     for (int i = 0; i < e->plan.n_layers; i++) {
         const ml_layer_plan *layer = &e->plan.layers[i];
         const ml_layer_weights *w = layer->weights;
+        expect(e, layer, ML_INPUT_MIX);
         join(e, n, i > 0, post_norm, w->attn_norm);
         ml_profile_lap(&e->profile, ML_STAGE_OTHER);
-        project(e, layer, n);
-        if (i == e->plan.n_layers - 1) {
-            keep_wanted(e, n_wanted);
-            n = n_wanted;
-            if (n == 0)
-                return;
-        }
-        attend(e, layer, n);
+        n = mix(e, layer, n, n_wanted);
+        if (n == 0)
+            return;
+        expect(e, layer, ML_INPUT_FFN);
         join(e, n, true, w->post_attn_norm, w->ffn_norm);
         ml_profile_lap(&e->profile, ML_STAGE_OTHER);
         feed_forward(e, layer, n);
         post_norm = w->post_ffn_norm;
     }
+    if (e->imatrix.on) {
+        n = keep_finished(e, n, n_wanted);
+        if (n == 0)
+            return;
+    }
+    expect(e, NULL, 0);
     join(e, n, true, post_norm, e->model.final_norm);
     ml_profile_lap(&e->profile, ML_STAGE_OTHER);
     ml_products_run(e->pool, &b->quantized, &(ml_product){&e->model.wcls, logits, (size_t)e->plan.vocab}, 1);
+    if (e->plan.final_softcap > 0.0f)
+        ml_pool_run(e->pool, run_caps,
+                    &(caps_job){logits, (size_t)n * (size_t)e->plan.vocab, e->plan.final_softcap});
     ml_profile_lap(&e->profile, ML_STAGE_CLASSIFIER);
 }

@@ -1,6 +1,7 @@
 /* attention.c: scores, softmax and weighted sums over pages of 64 positions. */
 #include "attention.h"
 
+#include "elementary.h"
 #include "matvec.h"
 #include "ml_config.h"
 
@@ -24,8 +25,9 @@ typedef struct block {
     float *queries;
     float *sums;
     float *scores; /* position p of query i: [i * score_stride + p - first_page * ML_KV_PAGE] */
-    int8_t *quants;
+    int8_t *tiled; /* the queries for the Q8 cache */
     float quant_scales[MAX_QUERIES];
+    int32_t corrections[MAX_QUERIES];
 } block;
 
 static size_t score_stride(int context)
@@ -34,15 +36,27 @@ static size_t score_stride(int context)
     return ((size_t)context + ML_KV_PAGE - 1) / ML_KV_PAGE * ML_KV_PAGE + 16;
 }
 
+#if defined(ML_HAS_PACK)
+enum { TILE_BYTES = ML_TILE_X_BYTES };
+#else
+enum { TILE_BYTES = ML_BLOCK };
+#endif
+
 void ml_attention_carve(ml_attention_scratch *scratch, ml_arena *arena, int workers, int context,
-                        int head_dim)
+                        const ml_kv_layout *layout)
 {
-    size_t queries = (size_t)workers * MAX_QUERIES;
-    *scratch = (ml_attention_scratch){.head_dim = (size_t)head_dim, .score_stride = score_stride(context)};
+    size_t n = (size_t)workers, queries = n * MAX_QUERIES, blocks = (size_t)layout->key_dim / ML_BLOCK;
+    *scratch =
+        (ml_attention_scratch){.head_dim = (size_t)layout->head_dim, .score_stride = score_stride(context)};
     scratch->queries = ml_arena_take(arena, queries, scratch->head_dim * sizeof(float));
     scratch->sums = ml_arena_take(arena, queries, scratch->head_dim * sizeof(float));
     scratch->scores = ml_arena_take(arena, queries, scratch->score_stride * sizeof(float));
-    scratch->quants = ml_arena_take(arena, queries, scratch->head_dim);
+    if (layout->type != ML_KV_Q8)
+        return;
+    scratch->quants = ml_arena_take(arena, n, (size_t)layout->key_dim);
+    scratch->tiled = ml_arena_take(arena, queries, blocks * TILE_BYTES);
+    scratch->block_scales = ml_arena_take(arena, n, 2 * blocks * sizeof(float));
+    scratch->block_sums = ml_arena_take(arena, n, 3 * blocks * sizeof(int32_t));
 }
 
 static int first_visible(const ml_attention *a, int position)
@@ -67,6 +81,33 @@ static size_t place_of(const block *b, int i)
     return ((size_t)row * (size_t)b->a->n_heads + (size_t)head) * b->a->scratch->head_dim;
 }
 
+/* One query as the score kernel of the Q8 cache reads it. */
+static void tile_query(block *b, int i, int worker)
+{
+    const ml_attention_scratch *scratch = b->a->scratch;
+    int dim = b->a->layout->key_dim, blocks = dim / ML_BLOCK;
+    int8_t *quants = scratch->quants + worker * dim, *tiled = b->tiled + i * blocks * TILE_BYTES;
+    memset(quants, 0, (size_t)dim);
+    ml_quantize_head(quants, &b->quant_scales[i], b->queries + (size_t)i * scratch->head_dim,
+                     b->a->layout->head_dim);
+#if defined(ML_HAS_PACK)
+    float *scales = scratch->block_scales + 2 * worker * blocks;
+    int32_t *sums = scratch->block_sums + 3 * worker * blocks, *corrections = sums + blocks;
+    for (int block = 0; block < blocks; block++) {
+        scales[block] = 1.0f; /* the head's own scale comes in at the end */
+        sums[block] = 0;
+        for (int j = 0; j < ML_BLOCK; j++)
+            sums[block] += quants[block * ML_BLOCK + j];
+    }
+    ml_k_tile_q8(tiled, scales + blocks, corrections, quants, scales, sums, dim, 1);
+    b->corrections[i] = 0;
+    for (int block = 0; block < blocks; block++)
+        b->corrections[i] += corrections[block * ML_TILE_SUMS];
+#else
+    memcpy(tiled, quants, (size_t)dim);
+#endif
+}
+
 static void gather_queries(block *b, const ml_attention *a, const task *t, int worker)
 {
     const ml_attention_scratch *scratch = a->scratch;
@@ -76,12 +117,13 @@ static void gather_queries(block *b, const ml_attention *a, const task *t, int w
     b->queries = scratch->queries + first * dim;
     b->sums = scratch->sums + first * dim;
     b->scores = scratch->scores + first * scratch->score_stride;
-    b->quants = scratch->quants + first * dim;
+    if (a->layout->type == ML_KV_Q8)
+        b->tiled = scratch->tiled + first * (size_t)(a->layout->key_dim / ML_BLOCK) * TILE_BYTES;
     for (int i = 0; i < b->n; i++) {
         float *query = b->queries + (size_t)i * dim;
         memcpy(query, a->q + place_of(b, i), dim * sizeof(float));
         if (a->layout->type == ML_KV_Q8)
-            ml_quantize_head(b->quants + (size_t)i * dim, &b->quant_scales[i], query, (int)dim);
+            tile_query(b, i, worker);
     }
     memset(b->sums, 0, (size_t)b->n * dim * sizeof(float));
 }
@@ -104,8 +146,8 @@ static void score_page(const block *b, int page)
     else if (layout->type == ML_KV_F16)
         ml_k_dot_f16(scores, stride, b->queries, dim, b->n, (const uint16_t *)(const void *)keys, (int)dim);
     else
-        ml_k_dot_q8(scores, stride, b->quants, b->quant_scales, dim, b->n, (const int8_t *)keys,
-                    ml_kv_scales(layout, memory, b->a->layer, ML_KV_KEYS, b->t->kv_head), (int)dim);
+        ml_k_dot_q8(scores, stride, b->tiled, b->quant_scales, b->corrections, b->n, keys,
+                    ml_kv_scales(layout, memory, b->a->layer, ML_KV_KEYS, b->t->kv_head), layout->key_dim);
 }
 
 /* Queries [first, first + n) add up positions [from, to) of a page's values. */
@@ -157,6 +199,9 @@ static void finish_scores(const block *b)
         int n = position + 1 - first;
         for (int j = 0; j < n; j++)
             scores[j] *= a->scale;
+        if (a->softcap > 0.0f)
+            for (int j = 0; j < n; j++)
+                scores[j] = ml_softcap(scores[j], a->softcap);
         ml_k_softmax(scores, n);
     }
 }

@@ -23,13 +23,16 @@ typedef struct ml_attention_scratch {
     float *queries;
     float *sums;
     float *scores;
-    int8_t *quants; /* of the queries, for the Q8 cache */
+    int8_t *quants; /* for the Q8 cache: one query, and all of them as the score kernel reads them */
+    int8_t *tiled;
+    float *block_scales; /* of one query's blocks, before and after tiling */
+    int32_t *block_sums; /* the same, and corrections */
     size_t head_dim;
     size_t score_stride; /* floats from one query's scores to the next */
 } ml_attention_scratch;
 
 void ml_attention_carve(ml_attention_scratch *scratch, ml_arena *arena, int workers, int context,
-                        int head_dim);
+                        const ml_kv_layout *layout);
 
 typedef struct ml_attention {
     const ml_kv_layout *layout;
@@ -39,6 +42,7 @@ typedef struct ml_attention {
     int window; /* positions that one attends to, itself included; 0: all */
     int n_heads;
     float scale;
+    float softcap; /* scores stay below it; 0: none */
     const ml_query_row *rows;
     int n_rows;
     const float *q; /* [row][head][head_dim] */

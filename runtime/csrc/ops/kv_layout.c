@@ -2,6 +2,7 @@
 #include "kv_layout.h"
 
 #include "../core/arena.h"
+#include "ml_config.h"
 
 static size_t element_bytes(int type)
 {
@@ -12,14 +13,15 @@ bool ml_kv_layout_init(ml_kv_layout *layout, int type, int n_layers, int n_kv_he
 {
     *layout =
         (ml_kv_layout){.type = type, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim};
+    layout->key_dim = type == ML_KV_Q8 ? (head_dim + ML_BLOCK - 1) / ML_BLOCK * ML_BLOCK : head_dim;
     size_t scales = type == ML_KV_Q8 ? (size_t)n_kv_heads * ML_KV_PAGE * sizeof(float) : 0;
-    return ml_size_mul((size_t)head_dim * ML_KV_PAGE, element_bytes(type), &layout->head_bytes) &&
+    return ml_size_mul((size_t)layout->key_dim * ML_KV_PAGE, element_bytes(type), &layout->head_bytes) &&
            ml_size_mul(layout->head_bytes, (size_t)n_kv_heads, &layout->scale_offset) &&
            ml_size_add(layout->scale_offset, scales, &layout->half_bytes) &&
            ml_size_mul(layout->half_bytes, 2 * (size_t)n_layers, &layout->page_bytes);
 }
 
-void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n)
+float ml_head_scale(float *scale, const float *x, int n)
 {
     float largest = 0.0f;
     for (int i = 0; i < n; i++) {
@@ -27,11 +29,19 @@ void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n)
         largest = magnitude > largest ? magnitude : largest;
     }
     if (largest < 1e-30f) { /* 127 / largest would overflow */
-        memset(quants, 0, (size_t)n);
         *scale = 0.0f;
+        return 0.0f;
+    }
+    *scale = largest / 127.0f;
+    return 127.0f / largest;
+}
+
+void ml_quantize_by(int8_t *quants, const float *x, int n, float inverse)
+{
+    if (inverse == 0.0f) {
+        memset(quants, 0, (size_t)n);
         return;
     }
-    float inverse = 127.0f / largest;
     for (int i = 0; i < n; i++) {
         float t = x[i] * inverse;
         t = t + copysignf(0.5f, x[i]);
@@ -39,13 +49,49 @@ void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n)
         t = t < 127.0f ? t : 127.0f;
         quants[i] = (int8_t)(int32_t)t;
     }
-    *scale = largest / 127.0f;
+}
+
+void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n)
+{
+    ml_quantize_by(quants, x, n, ml_head_scale(scale, x, n));
+}
+
+/* Where dimension i of an int8 key lies: packed as a row of weights, or position after position. */
+static size_t packed_place(const ml_kv_layout *layout, int slot, int i)
+{
+#if defined(ML_HAS_PACK)
+    enum { GROUP = ML_PACK_GROUP, STEP = ML_PACK_STEP };
+    int steps = layout->key_dim / STEP;
+    int step = slot / GROUP * steps + i / STEP;
+    return ((size_t)step * GROUP + (size_t)(slot % GROUP)) * STEP + (size_t)(i % STEP);
+#else
+    return (size_t)slot * (size_t)layout->key_dim + (size_t)i;
+#endif
+}
+
+#if defined(ML_HAS_PACK)
+enum { KEY_OFFSET = ML_PACK_Q8_OFFSET };
+#else
+enum { KEY_OFFSET = 0 };
+#endif
+
+static void store_q8_key(const ml_kv_layout *layout, uint8_t *keys, float *scale, int slot, const float *x)
+{
+    int8_t quants[ML_BLOCK];
+    float inverse = ml_head_scale(scale, x, layout->head_dim);
+    for (int first = 0; first < layout->key_dim; first += ML_BLOCK) {
+        int n = layout->head_dim - first < ML_BLOCK ? layout->head_dim - first : ML_BLOCK;
+        memset(quants, 0, sizeof quants);
+        ml_quantize_by(quants, x + first, n, inverse);
+        for (int i = 0; i < ML_BLOCK; i++)
+            keys[packed_place(layout, slot, first + i)] = (uint8_t)(quants[i] + KEY_OFFSET);
+    }
 }
 
 /* Elements between the dimensions of one position, and where its first one is. */
 static size_t element_step(const ml_kv_layout *layout, int half, int slot, size_t *start)
 {
-    bool position_minor = half == ML_KV_KEYS && layout->type != ML_KV_Q8;
+    bool position_minor = half == ML_KV_KEYS;
     *start = position_minor ? (size_t)slot : (size_t)slot * (size_t)layout->head_dim;
     return position_minor ? ML_KV_PAGE : 1;
 }
@@ -62,8 +108,11 @@ static void store_head(const ml_kv_layout *layout, unsigned char *page, int laye
         for (size_t i = 0; i < n; i++)
             ((uint16_t *)elements)[start + i * step] = ml_f32_to_f16(x[i]);
     } else {
-        float *scales = ml_kv_scales(layout, page, layer, half, head);
-        ml_quantize_head((int8_t *)elements + start, &scales[slot], x, layout->head_dim);
+        float *scale = ml_kv_scales(layout, page, layer, half, head) + slot;
+        if (half == ML_KV_KEYS)
+            store_q8_key(layout, elements, scale, slot, x);
+        else
+            ml_quantize_head((int8_t *)elements + start, scale, x, layout->head_dim);
     }
 }
 

@@ -1,8 +1,9 @@
 /*
  * kv_layout.h: how a page of cached keys and values lies in memory. A page holds ML_KV_PAGE positions of
- * every layer: [layer][K, V][kv head] and there [position][head_dim] elements; float and half-precision keys
- * lie [head_dim][position], so that a lane of a score kernel owns a position. For Q8, [kv head][position]
- * float scales follow. What one head reads of a page is one contiguous block.
+ * every layer: [layer][K, V][kv head] and there [position][head_dim] elements. Keys lie so that a lane of a
+ * score kernel owns a position: float and half-precision ones [head_dim][position], int8 ones packed like the
+ * rows of a weight matrix (pack.h). For Q8, [kv head][position] float scales follow. What one head reads of a
+ * page is one contiguous block.
  */
 #ifndef ML_KV_LAYOUT_H
 #define ML_KV_LAYOUT_H
@@ -17,6 +18,7 @@ typedef struct ml_kv_layout {
     int n_layers;
     int n_kv_heads;
     int head_dim;
+    int key_dim;         /* head_dim; for Q8 rounded up to whole blocks, the rest zero */
     size_t head_bytes;   /* elements of one head in a page */
     size_t scale_offset; /* from the start of a half to its Q8 scales */
     size_t half_bytes;   /* K or V of one layer */
@@ -49,7 +51,9 @@ ML_ALWAYS_INLINE float *ml_kv_scales(const ml_kv_layout *layout, unsigned char *
 void ml_kv_store(const ml_kv_layout *layout, unsigned char *page, int layer, int position, const float *keys,
                  const float *values);
 
-/* The activations' quantization rule over `n` values with a single scale. */
+/* The activations' quantization rule over `n` values with a single scale, in two halves and as a whole. */
+float ml_head_scale(float *scale, const float *x, int n); /* the factor to quantize by; 0: all quants are 0 */
+void ml_quantize_by(int8_t *quants, const float *x, int n, float inverse);
 void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n);
 
 #endif

@@ -41,6 +41,8 @@ void ml_quantize_row(ml_quantized *x, int row, const float *values)
     size_t start = (size_t)row * (size_t)x->cols;
     size_t block = start / ML_BLOCK;
     ml_k_quantize_q8(x->quants + start, x->scales + block, x->sums + block, values, x->cols);
+    for (int i = 0; x->squares && i < x->cols; i++)
+        x->squares[i] += (double)values[i] * (double)values[i];
 }
 
 void ml_quantized_arrange(ml_quantized *x, int first, int last)

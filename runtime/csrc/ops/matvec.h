@@ -23,6 +23,7 @@ typedef struct ml_quantized {
     bool tiled;
     int rows;
     int cols;
+    double *squares; /* [cols], to which every input's squares are added, or NULL */
 } ml_quantized;
 
 /* The rows that belong to one tile: work on rows is split in multiples of it. */

@@ -1,0 +1,71 @@
+/*
+ * ml_k_softmax_avx
+ * x = exp(x - max) / sum, in place; 1/n everywhere if every x is -inf.
+ *
+ * Written by krafla-gen from templates/softmax.c.j2 and isa_specs/avx.py (facets: f32, reduce); do not edit.
+ */
+#include "ml_config.h"
+#include "core/x86_common.h"
+#include "avx/math_avx.h"
+#include "scalar/math_scalar.h"
+
+/* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
+static void all_masked(float *x, int n)
+{
+    float uniform = 1.0f / (float)n;
+    for (int i = 0; i < n; i++)
+        if (x[i] != x[i])
+            uniform = x[i];
+    for (int i = 0; i < n; i++)
+        x[i] = uniform;
+}
+
+void ml_k_softmax_avx(float *x, int n)
+{
+    __m256 maximum_lanes = _mm256_set1_ps(-INFINITY);
+    int i = 0;
+    for (; i + 8 <= n; i += 8)
+        maximum_lanes = _mm256_max_ps(_mm256_loadu_ps(x + i), maximum_lanes);
+    float maximum = ml_max_256(maximum_lanes);
+    for (; i < n; i++) {
+        float value = x[i];
+        maximum = (value > maximum ? value : maximum);
+    }
+    if (maximum == -INFINITY) {
+        all_masked(x, n);
+        return;
+    }
+    int j = 0;
+    for (; j + 8 <= n; j += 8) {
+        _mm256_storeu_ps(x + j, ml_exp_avx(_mm256_sub_ps(_mm256_loadu_ps(x + j), _mm256_set1_ps(maximum))));
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        x[j] = ml_exp_scalar((x[j] - maximum));
+    }
+    __m256 p0 = _mm256_set1_ps(0.0f);
+    __m256 p1 = _mm256_set1_ps(0.0f);
+    int k = 0;
+    for (; k + 16 <= n; k += 16) {
+        p0 = _mm256_add_ps(p0, _mm256_loadu_ps(x + k));
+        p1 = _mm256_add_ps(p1, _mm256_loadu_ps(x + (k + 8)));
+    }
+    float sum;
+    if (k == n) {
+        sum = ml_fold16_256(p0, p1);
+    } else {
+        float partial[16];
+        _mm256_storeu_ps(partial, p0);
+        _mm256_storeu_ps(partial + 8, p1);
+        for (; k < n; k++)
+            partial[k & 15] = (partial[k & 15] + x[k]);
+        sum = ml_fold16(partial);
+    }
+    const float inverse = 1.0f / sum;
+    int l = 0;
+    for (; l + 8 <= n; l += 8) {
+        _mm256_storeu_ps(x + l, _mm256_mul_ps(_mm256_loadu_ps(x + l), _mm256_set1_ps(inverse)));
+    }
+    for (; l < n; l++) { /* the rest, one by one */
+        x[l] = (x[l] * inverse);
+    }
+}
