@@ -13,7 +13,7 @@ static const char HELP[] = "usage: ml_bench [-m MODEL.mlb] [options]\n"
                            "Measures kernels on one thread; with a model also prompt and generation.\n\n"
                            "  -p, --prompt-tokens N tokens of the prompt (128)\n"
                            "  -n, --tokens N        tokens generated (32)\n"
-                           "  -t, -c, -b, --kv, --no-pack, --pack-cache as in ml_run\n";
+                           "  -t, -c, -b, --kv, --no-pack as in ml_run\n";
 
 /* Numbers that every kind of data can be: small floats, halves near one, bytes of any value but -128. */
 static void fill(unsigned char *bytes, size_t count, ml_op_data data, size_t element)
@@ -24,7 +24,7 @@ static void fill(unsigned char *bytes, size_t count, ml_op_data data, size_t ele
         float real = (float)(int32_t)state * 0x1p-31f;
         uint16_t half = (uint16_t)(0x3800u | (state >> 22));
         int32_t integer = (int32_t)(state >> 24) - 127;
-        if (data == ML_DATA_SUMS || data == ML_DATA_TILED_CORRECTIONS)
+        if (data == ML_DATA_SUMS || data == ML_DATA_TILED_CORRECTIONS || data == ML_DATA_CORRECTIONS)
             memcpy(bytes + i * element, &integer, element);
         else if (element == 4)
             memcpy(bytes + i * element, &real, element);
