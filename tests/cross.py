@@ -12,7 +12,7 @@ from krafla.runtime.targets import platform, variant
 from tests import native
 
 DIST = native.CACHE / "dist"
-#: These go first where time matters; the others of verify.MACHINES are slow tests.
+#: What tests build and run of verify.MACHINES.
 QUICK = {
     ("x86_64-linux", "sse2"),
     ("x86_64-linux", "avx2"),

@@ -15,14 +15,12 @@ pytestmark = [
     pytest.mark.qemu,
     pytest.mark.skipif(not disassembly.OBJDUMP, reason="this machine lacks llvm-objdump"),
 ]
-QUICK = {
-    *(("x86_64-linux", isa) for isa in ("sse2", "avx2", "avx512vnni", "amx_int8", "avxvnni", "sse41")),
-    *cross.QUICK,
-}
+#: Scalar kernels are in every other build as the twins that tests compare with.
 PAIRS = [
     (name, isa)
     for name in ("x86_64-linux", "x86-linux", "aarch64-linux", "arm-linux", "riscv64-linux")
     for isa in variants(platform(name))
+    if isa != "scalar"
 ]
 
 
@@ -35,10 +33,7 @@ def allowed(made: crossbuild.Object, built: Variant) -> frozenset[str]:
     return frozenset(machine.features)
 
 
-@pytest.mark.parametrize(
-    ("target", "isa"),
-    [pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow) for pair in PAIRS],
-)
+@pytest.mark.parametrize(("target", "isa"), PAIRS)
 def test_no_leak(target: str, isa: str) -> None:
     products = (crossbuild.LIBRARY, "ml_run") if target == "x86_64-linux" else cross.PRODUCTS
     build = cross.built(target, isa, products)
@@ -92,14 +87,15 @@ def compiled(source: Path, right: Variant, mcpu: str) -> Path:
     return made.path
 
 
-def test_a_guard_with_isa_flags_is_found() -> None:
-    """main compiled like a kernel is the leak that matters most."""
-    right = variant(platform("x86_64-linux"), "avx512vnni")
-    guard = native.CSRC / "core" / "isa_check.c"
-    flags = ("-O3", "-DML_ISA_AVX512VNNI", "-fno-sanitize=undefined", "-g0")
-    made = crossbuild.Object(guard, right.platform.library_triple, right.mcpu, flags)
-    made.make()
-    assert disassembly.leaks(made.path, "x86_64", frozenset())
+@pytest.mark.parametrize(("target", "isa"), PAIRS)
+def test_guards_are_compiled_at_the_baseline(target: str, isa: str) -> None:
+    build = crossbuild.plan(variant(platform(target), isa), crossbuild.Settings())
+    for link in build.links:
+        guards = {
+            o.source.name: o.mcpu for o in link.objects if o.source.name in ("isa_check.c", "main_guard.c")
+        }
+        assert set(guards.values()) == {crossbuild.BASELINE}
+        assert ("main_guard.c" in guards) == (link.name != build.variant.platform.library)
 
 
 def test_vex_and_evex_forms_are_told_apart() -> None:
