@@ -13,6 +13,7 @@ import click
 
 import krafla
 from krafla.runtime import options
+from krafla.runtime.cpu import cpu_name
 
 
 @click.command("doctor")
@@ -70,18 +71,6 @@ def describe(facts: dict[str, Any]) -> str:
     lines.append(f"cache {kept['path']}")
     lines += [f"  {name:<8}{bytes_ / 1e6:10.1f} MB" for name, bytes_ in kept["bytes"].items()]
     return "\n".join(lines)
-
-
-def cpu_name() -> str:
-    """The CPU's name as the system gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Model"):
-                return value.strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def size(folder: Path) -> int:

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from krafla.runtime import cache as folders
-from krafla.runtime import progress, zig
+from krafla.runtime import progress, tuned, zig
 from krafla.runtime.isas import IsaFacts
 from krafla.runtime.paths import CSRC, GENERATED
 from krafla.tools.errors import IsaError
@@ -79,8 +79,9 @@ def probe_plan() -> Plan:
     return Plan("probe", zig.host_triple(), units, (*FLAGS, "-DML_ISA_SCALAR"), (GENERATED, CSRC))
 
 
-def engine_plan(isa: IsaFacts, generated: Path = GENERATED) -> Plan:
-    """The engine on the kernels of one ISA of this machine."""
+def engine_plan(isa: IsaFacts, generated: Path | None = None) -> Plan:
+    """The engine on the kernels of one ISA of this machine: those tuned for its CPU, if there are any."""
+    generated = generated or tuned.folder(isa.name) or GENERATED
     if isa.mcpu is None:
         raise IsaError(f"{isa.name}: not for this machine's architecture ({zig.host_architecture()})")
     engine = sorted(path for path in CSRC.rglob("*.c") if path.relative_to(CSRC).parts[0] not in PROGRAMS)

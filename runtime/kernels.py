@@ -25,7 +25,7 @@ class Kernels:
 
     def __init__(self, isa: str | None = None, report: progress.Report = progress.silent) -> None:
         facts = host.choose(isa)
-        plan = compiler.engine_plan(facts)
+        plan = compiler.engine_plan(facts, GENERATED)
         units = tuple(unit for unit in plan.units if GENERATED in unit.source.parents)
         flags = tuple(flag for flag in plan.flags if flag != "-fvisibility=hidden")
         path = compiler.build(replace(plan, name=f"{facts.name}-kernels", units=units, flags=flags), report)

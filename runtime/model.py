@@ -204,11 +204,26 @@ class Model:
         result = np.empty((len(ids), self.config.vocab), np.float32)
         self._truncate(0)
         for start in range(0, len(ids), batch):
-            rows = self._rows(ids, start, min(start + batch, len(ids)), every=True)
-            target = result[start:].ctypes.data_as(ctypes.POINTER(ctypes.c_float))
-            self._api.fn.ml_forward(self._engine, rows, len(rows), target)
+            self._logits_into(result[start : start + batch], ids, start)
         self._held = list(ids)
         return result
+
+    def logits_in_parts(self, ids: Sequence[int], batch: int = 128) -> Iterator[npt.NDArray[np.float32]]:
+        """The same in arrays of `batch` rows, for texts whose logits would not fit into memory."""
+        import numpy as np
+
+        self._check_length(len(ids))
+        self._truncate(0)
+        for start in range(0, len(ids), batch):
+            part = np.empty((min(batch, len(ids) - start), self.config.vocab), np.float32)
+            self._logits_into(part, ids, start)
+            yield part
+        self._held = list(ids)
+
+    def _logits_into(self, out: npt.NDArray[np.float32], ids: Sequence[int], start: int) -> None:
+        rows = self._rows(ids, start, start + len(out), every=True)
+        target = out.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        self._api.fn.ml_forward(self._engine, rows, len(rows), target)
 
     def generate(
         self,

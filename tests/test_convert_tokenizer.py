@@ -377,7 +377,7 @@ def test_writer_refuses_what_the_reader_would(tmp_path: Path) -> None:
     changes: tuple[dict[str, Any], ...] = (
         {"kind": 3},
         {"tokens": []},
-        {"flags": 256},
+        {"flags": 512},
         {"flags": mlt.NO_PREFIX},
         {"flags": mlt.PREFIX_ONCE},
         {"flags": mlt.BOS, "bos": -1},

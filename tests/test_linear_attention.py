@@ -209,3 +209,11 @@ def test_a_model_goes_back_as_far_as_it_must() -> None:
     ]
     for part, got in zip((ids, ids[:100], ids[:70]), logits, strict=True):
         assert np.array_equal(got, alone(model("qwen35"), part)[-1])
+
+
+def test_logits_in_parts() -> None:
+    ids = tokens(150)
+    with Model.load(model("qwen35"), isa="scalar", threads=1) as m:
+        parts = list(m.logits_in_parts(ids, 60))
+        assert [len(part) for part in parts] == [60, 60, 30]
+        assert np.array_equal(np.concatenate(parts), m.logits(ids))

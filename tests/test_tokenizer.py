@@ -40,7 +40,7 @@ from tests.tokenizer_tools import (
 
 def all_flags() -> Iterator[tuple[Kind, int]]:
     for kind, number in gen_tokenizer.KINDS.items():
-        yield from ((kind, flags) for flags in range(256) if mlt.allowed(number, flags))
+        yield from ((kind, flags) for flags in range(512) if mlt.allowed(number, flags))
 
 
 def texts_of(tokenizer: Mlt) -> list[str]:
@@ -61,7 +61,7 @@ def test_agrees_with_the_tokenizers_library(kind: Kind, flags: int, tmp_path: Pa
         oracle = Tokenizer.from_str(json.dumps(generated.json))
         tokenizer = open_mlt(tmp_path, generated.mlt)
         texts = texts_of(generated.mlt)
-        for text in [*texts, *(random_text(rng, texts) for _ in range(250))]:
+        for text in [*texts, *(random_text(rng, texts) for _ in range(150))]:
             ids = tokenizer.encode(text)
             assert ids == oracle.encode(text).ids, ascii(text)
             without_bos = ids[1:] if flags & mlt.BOS else ids
@@ -128,6 +128,7 @@ def test_unicode_tables_are_current_and_searched_right() -> None:
     assert gen_unicode.TARGET.read_text(encoding="ascii") == gen_unicode.render(tables)
     expected = {
         "letter": tables.letters,
+        "mark": tables.marks,
         "number": tables.numbers,
         "space": tables.spaces,
         "digit": tables.digits,
@@ -140,7 +141,7 @@ def test_unicode_tables_are_current_and_searched_right() -> None:
 
 def test_unicode_check_notices_stale_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tables = gen_unicode.Tables(
-        [65, 66], [48], [32], [48], {0x300: 230}, {0xC0: [65, 0x300]}, {(65, 0x300): 0xC0}
+        [65, 66], [0x300], [48], [32], [48], {0x300: 230}, {0xC0: [65, 0x300]}, {(65, 0x300): 0xC0}
     )
     monkeypatch.setattr(gen_unicode, "ask_library", lambda: tables)
     monkeypatch.setattr(gen_unicode, "TARGET", tmp_path / "tables.h")
@@ -299,7 +300,8 @@ HEADER_CASES = [
     ("bos", 20, -2),
     ("eos", 24, 600),
     ("eos", 24, -2),
-    ("flags", 28, 256),
+    ("flags", 28, 512),
+    ("flags", 28, mlt.MARKS | GPT2),
     ("flags", 28, mlt.PREFIX_ONCE | mlt.NO_PREFIX),
     ("flags", 28, 1 << 31),
     ("flags", 28, ONE_NUMBER | GPT2),
@@ -314,7 +316,7 @@ def test_header_fields_are_checked(
 
 
 def test_flags_of_the_other_kind_are_refused(generated: Generated, tmp_path: Path) -> None:
-    for bit in (4, 8, 16, 32, 64, 128):
+    for bit in (4, 8, 16, 32, 64, 128, 256):
         if not bit & FLAGS_OF_KIND[generated.mlt.kind]:
             both_refuse(tmp_path / "t.mlt", put(generated.mlt.pack(), 28, bit), f"{bit:#x}")
     no_bos = put(put(generated.mlt.pack(), 20, -1), 28, mlt.BOS)

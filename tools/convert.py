@@ -220,7 +220,7 @@ def _short(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Copy:
+class Copy:
     """One tensor on its way: where from, and in which order of rows (a vector's entries) and columns."""
 
     tensor: Tensor
@@ -230,10 +230,11 @@ class _Copy:
     value: Callable[[F32], F32] | None
 
     @staticmethod
-    def make(tensor: Tensor, origin: SourceTensor, plan: Plan) -> _Copy:
+    def make(tensor: Tensor, origin: SourceTensor, plan: Plan) -> Copy:
+        """How a plan copies a tensor."""
         architecture, name = plan.architecture, _short(tensor.name)
         order, columns = architecture.order(name, plan.header), architecture.columns.get(name)
-        return _Copy(
+        return Copy(
             tensor,
             origin,
             order(plan.header, tensor.cols if tensor.rows == 1 else _own_rows(tensor, origin))
@@ -290,7 +291,7 @@ def _own_rows(tensor: Tensor, origin: SourceTensor) -> int:
 
 def _copy(writer: Writer, tensor: Tensor, origin: SourceTensor, plan: Plan) -> Iterator[int]:
     """Write one tensor chunk by chunk; yields how many weights each chunk has."""
-    copy = _Copy.make(tensor, origin, plan)
+    copy = Copy.make(tensor, origin, plan)
     rows = _own_rows(tensor, origin)
     step = max(1, _CHUNK // matrix_shape(origin.shape)[1])
     for start in range(0, rows, step):

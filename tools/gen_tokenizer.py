@@ -24,6 +24,7 @@ from krafla.tools.mlt import (
     BYTE_LEVEL,
     GPT2,
     IGNORE_MERGES,
+    MARKS,
     NFC,
     NO_PREFIX,
     NORMAL,
@@ -197,7 +198,7 @@ def _byte_level_parts(flags: int) -> dict[str, Any]:
     if flags & GPT2:
         byte_level["use_regex"] = True
     else:
-        wanted = flags & ONE_NUMBER
+        wanted = flags & (ONE_NUMBER | MARKS)
         regex = next(pattern for pattern, value in REGEXES.items() if value == wanted)
         parts.append({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False})
     return {

@@ -30,6 +30,7 @@ class Tables:
     """Everything the header holds, as sorted lists."""
 
     letters: list[int]
+    marks: list[int]
     numbers: list[int]
     spaces: list[int]
     digits: list[int]
@@ -101,6 +102,7 @@ def ask_library() -> Tables:
     decompositions, compositions = canonical(nfd, nfc)
     return Tables(
         letters=matching(r"\p{L}"),
+        marks=matching(r"\p{M}"),
         numbers=matching(r"\p{N}"),
         spaces=matching(r"\s"),
         digits=split_digits(),
@@ -155,6 +157,7 @@ def render(tables: Tables) -> str:
         "} ml_decomposition;\n"
         "typedef struct ml_composition {\n    uint32_t first, second, composed;\n} ml_composition;\n",
         array("ml_range ml_letters", r"\p{L}", pairs(tables.letters)),
+        array("ml_range ml_marks", r"\p{M}", pairs(tables.marks)),
         array("ml_range ml_numbers", r"\p{N}", pairs(tables.numbers)),
         array("ml_range ml_spaces", r"\s", pairs(tables.spaces)),
         array("ml_range ml_digits", "what a Digits pre-tokenizer splits off", pairs(tables.digits)),

@@ -16,6 +16,7 @@ from krafla.tools.mlt import (
     BYTE_LEVEL,
     GPT2,
     IGNORE_MERGES,
+    MARKS,
     NFC,
     NO_PREFIX,
     ONE_NUMBER,
@@ -37,6 +38,7 @@ PRE_FLAGS = {
     "llama3": IGNORE_MERGES,
     "llama-v3": IGNORE_MERGES,
     "qwen2": NFC | ONE_NUMBER,
+    "qwen35": NFC | ONE_NUMBER | MARKS,
 }
 _BOS_BY_DEFAULT = ("llama-bpe", "llama3", "llama-v3")
 #: Control tokens that end a text or a turn under whatever id: GGUF files do not keep generation_config.json.

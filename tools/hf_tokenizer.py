@@ -17,6 +17,7 @@ from krafla.tools.mlt import (
     BYTE_LEVEL,
     GPT2,
     IGNORE_MERGES,
+    MARKS,
     NFC,
     NO_PREFIX,
     NORMAL,
@@ -34,10 +35,16 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|%s| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 #: Regular expressions that the engine matches, and the flags that choose them.
 REGEXES = {
     _LLAMA3 % r"\p{N}{1,3}": 0,
     _LLAMA3 % r"\p{N}": ONE_NUMBER,
+    _QWEN35 % r"\p{N}{1,3}": MARKS,
+    _QWEN35 % r"\p{N}": ONE_NUMBER | MARKS,
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": GPT2,
 }
 _PREPEND = {"type": "Prepend", "prepend": SPACE}

@@ -21,12 +21,13 @@ NORMAL, ADDED, BYTE = 0, 1, 2
 # Flags: the first two are for both kinds, those about prefixes for SentencePiece, the others for byte-level
 # tokenizers.
 BOS, IGNORE_MERGES, PREFIX_ONCE, NFC, ONE_NUMBER, GPT2, SPLIT_DIGITS, NO_PREFIX = 1, 2, 4, 8, 16, 32, 64, 128
+MARKS = 256
 FLAGS_OF_KIND = {
     SENTENCEPIECE: BOS | IGNORE_MERGES | PREFIX_ONCE | NO_PREFIX,
-    BYTE_LEVEL: BOS | IGNORE_MERGES | NFC | ONE_NUMBER | GPT2 | SPLIT_DIGITS,
+    BYTE_LEVEL: BOS | IGNORE_MERGES | NFC | ONE_NUMBER | GPT2 | SPLIT_DIGITS | MARKS,
 }
 # Pairs of which a tokenizer has one at most.
-_EXCLUSIVE = (ONE_NUMBER | GPT2, PREFIX_ONCE | NO_PREFIX)
+_EXCLUSIVE = (ONE_NUMBER | GPT2, MARKS | GPT2, PREFIX_ONCE | NO_PREFIX)
 MAX_VOCAB = 1 << 24
 MAX_EOS = 4096
 SPACE = "▁"

@@ -334,8 +334,9 @@ static ml_status encode_chunks(ml_tokenizer *tokenizer, const uint8_t *text, siz
     int max_numbers = tokenizer->flags & ML_MLT_ONE_NUMBER ? 1 : 3;
     ml_status status = ML_OK;
     for (size_t at = 0, bytes; at < length && status == ML_OK; at += bytes) {
-        bytes = tokenizer->flags & ML_MLT_GPT2 ? ml_match_gpt2(text + at, length - at)
-                                               : ml_match_llama3(text + at, length - at, max_numbers);
+        bytes = tokenizer->flags & ML_MLT_GPT2
+                    ? ml_match_gpt2(text + at, length - at)
+                    : ml_match_llama3(text + at, length - at, max_numbers, tokenizer->flags & ML_MLT_MARKS);
         status = encode_chunk(tokenizer, text + at, bytes, out, error);
     }
     return status;

@@ -19,7 +19,8 @@ enum {
     ML_MLT_GPT2 = 32,         /* byte-level: the GPT-2 regex instead of the Llama 3 one */
     ML_MLT_SPLIT_DIGITS = 64, /* byte-level: every number is split off before the regex */
     ML_MLT_NO_PREFIX = 128,   /* SentencePiece: no prefix anywhere */
-    ML_MLT_ALL_FLAGS = 255,
+    ML_MLT_MARKS = 256,       /* byte-level: \p{M} counts as a letter in the Llama 3 regex */
+    ML_MLT_ALL_FLAGS = 511,
 };
 
 enum { ML_PIECE_ADDED = 1, ML_PIECE_BYTE = 2 };

@@ -27,18 +27,20 @@ static bool take_u32(reader *reader, uint32_t *value)
 
 static ml_status check_flags(const ml_tokenizer *tokenizer, const char *path, ml_error *error)
 {
-    const uint32_t byte_level = ML_MLT_NFC | ML_MLT_ONE_NUMBER | ML_MLT_GPT2 | ML_MLT_SPLIT_DIGITS;
+    const uint32_t byte_level =
+        ML_MLT_NFC | ML_MLT_ONE_NUMBER | ML_MLT_GPT2 | ML_MLT_SPLIT_DIGITS | ML_MLT_MARKS;
     const uint32_t prefixes = ML_MLT_PREFIX_ONCE | ML_MLT_NO_PREFIX; /* SentencePiece's */
     uint32_t flags = tokenizer->flags;
     uint32_t foreign = flags & (tokenizer->byte_level ? prefixes : byte_level);
     if (flags & ~(uint32_t)ML_MLT_ALL_FLAGS)
-        return ml_fail(error, ML_E_FORMAT, "%s: flags are 0x%x, bits above 128 must be 0", path, flags);
+        return ml_fail(error, ML_E_FORMAT, "%s: flags are 0x%x, bits above 256 must be 0", path, flags);
     if (foreign)
         return ml_fail(error, ML_E_FORMAT, "%s: flags are 0x%x, but bits 0x%x do not apply to a %s tokenizer",
                        path, flags, foreign, tokenizer->byte_level ? "byte-level" : "SentencePiece-style");
-    if ((flags & ML_MLT_ONE_NUMBER) && (flags & ML_MLT_GPT2))
-        return ml_fail(error, ML_E_FORMAT, "%s: flags are 0x%x, but 16 is no variant of the GPT-2 regex (32)",
-                       path, flags);
+    if ((flags & (ML_MLT_ONE_NUMBER | ML_MLT_MARKS)) && (flags & ML_MLT_GPT2))
+        return ml_fail(error, ML_E_FORMAT,
+                       "%s: flags are 0x%x, but 16 and 256 are no variants of the GPT-2 regex (32)", path,
+                       flags);
     if ((flags & prefixes) == prefixes)
         return ml_fail(error, ML_E_FORMAT,
                        "%s: flags are 0x%x, but 4 (a prefix once) and 128 (none) exclude each other", path,

@@ -4,7 +4,7 @@
 
 typedef enum char_class { END, LETTER, NUMBER, SPACE, OTHER } char_class;
 
-static char_class classify(const uint8_t *text, size_t length, uint32_t *code, size_t *bytes)
+static char_class classify(const uint8_t *text, size_t length, bool marks, uint32_t *code, size_t *bytes)
 {
     *code = 0;
     *bytes = 0;
@@ -12,16 +12,18 @@ static char_class classify(const uint8_t *text, size_t length, uint32_t *code, s
         return END;
     bool valid = true;
     *bytes = ml_utf8_decode(text, length, code, &valid);
-    return ml_is_letter(*code) ? LETTER : ml_is_number(*code) ? NUMBER : ml_is_space(*code) ? SPACE : OTHER;
+    if (ml_is_letter(*code) || (marks && ml_is_mark(*code)))
+        return LETTER;
+    return ml_is_number(*code) ? NUMBER : ml_is_space(*code) ? SPACE : OTHER;
 }
 
 /* Bytes of the run of `wanted` at the start of the text, of at most `most` characters if that is not
  * negative. */
-static size_t run_of(char_class wanted, const uint8_t *text, size_t length, int most)
+static size_t run_of(char_class wanted, const uint8_t *text, size_t length, bool marks, int most)
 {
     size_t at = 0, bytes;
     uint32_t code;
-    for (int n = 0; n != most && classify(text + at, length - at, &code, &bytes) == wanted; n++)
+    for (int n = 0; n != most && classify(text + at, length - at, marks, &code, &bytes) == wanted; n++)
         at += bytes;
     return at;
 }
@@ -54,7 +56,7 @@ static size_t match_spaces(const uint8_t *text, size_t length, bool newlines)
 {
     size_t at = 0, last = 0, after_newline = 0, bytes;
     uint32_t code;
-    while (classify(text + at, length - at, &code, &bytes) == SPACE) {
+    while (classify(text + at, length - at, false, &code, &bytes) == SPACE) {
         last = at;
         at += bytes;
         if (newlines && is_newline(code))
@@ -65,22 +67,22 @@ static size_t match_spaces(const uint8_t *text, size_t length, bool newlines)
     return at == length || last == 0 ? at : last;
 }
 
-size_t ml_match_llama3(const uint8_t *text, size_t length, int max_numbers)
+size_t ml_match_llama3(const uint8_t *text, size_t length, int max_numbers, bool marks)
 {
     size_t contraction = match_contraction(text, length, true);
     if (contraction > 0)
         return contraction;
     uint32_t first, second;
     size_t bytes, more;
-    char_class class = classify(text, length, &first, &bytes);
+    char_class class = classify(text, length, marks, &first, &bytes);
     if (class == NUMBER)
-        return run_of(NUMBER, text, length, max_numbers);
+        return run_of(NUMBER, text, length, marks, max_numbers);
     if (class == LETTER)
-        return run_of(LETTER, text, length, -1);
-    if (!is_newline(first) && classify(text + bytes, length - bytes, &second, &more) == LETTER)
-        return bytes + run_of(LETTER, text + bytes, length - bytes, -1);
+        return run_of(LETTER, text, length, marks, -1);
+    if (!is_newline(first) && classify(text + bytes, length - bytes, marks, &second, &more) == LETTER)
+        return bytes + run_of(LETTER, text + bytes, length - bytes, marks, -1);
     size_t at = first == ' ' ? 1 : 0;
-    size_t others = run_of(OTHER, text + at, length - at, -1);
+    size_t others = run_of(OTHER, text + at, length - at, marks, -1);
     if (others == 0)
         return match_spaces(text, length, true);
     at += others;
@@ -96,10 +98,10 @@ size_t ml_match_gpt2(const uint8_t *text, size_t length)
         return contraction;
     size_t start = text[0] == ' ' ? 1 : 0, bytes;
     uint32_t code;
-    char_class class = classify(text + start, length - start, &code, &bytes);
+    char_class class = classify(text + start, length - start, false, &code, &bytes);
     if (class == END || class == SPACE)
         return match_spaces(text, length, false);
-    return start + run_of(class, text + start, length - start, -1);
+    return start + run_of(class, text + start, length - start, false, -1);
 }
 
 size_t ml_match_digit_split(const uint8_t *text, size_t length, bool *is_digit)

@@ -10,8 +10,10 @@
 /*
  * (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,MAX_NUMBERS}| ?[^\s\p{L}\p{N}]+[\r\n]*
  * |\s*[\r\n]+|\s+(?!\S)|\s+
+ * With marks, \p{M} counts as a letter: [^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+ and ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*;
+ * that a mark may also be the optional first character changes nothing about what is matched.
  */
-size_t ml_match_llama3(const uint8_t *text, size_t length, int max_numbers);
+size_t ml_match_llama3(const uint8_t *text, size_t length, int max_numbers, bool marks);
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 size_t ml_match_gpt2(const uint8_t *text, size_t length);
 

@@ -77,6 +77,11 @@ bool ml_is_letter(uint32_t code)
     return in_ranges(ml_letters, COUNT(ml_letters), code);
 }
 
+bool ml_is_mark(uint32_t code)
+{
+    return code >= ML_NFC_FIRST && in_ranges(ml_marks, COUNT(ml_marks), code);
+}
+
 bool ml_is_number(uint32_t code)
 {
     if (code < 0x80)

@@ -17,6 +17,7 @@ size_t ml_utf8_decode(const uint8_t *text, size_t length, uint32_t *code, bool *
 size_t ml_utf8_encode(uint8_t *text, uint32_t code);
 
 bool ml_is_letter(uint32_t code);
+bool ml_is_mark(uint32_t code);
 bool ml_is_number(uint32_t code);
 bool ml_is_space(uint32_t code);
 /* What a Digits pre-tokenizer splits off: its Unicode version is newer than that of ml_is_number. */

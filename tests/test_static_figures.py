@@ -1,0 +1,83 @@
+"""Inner loops are found in assembly, and what llvm-mca says about them becomes figures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from krafla.codegen.registry import machines
+from krafla.tools import static_figures
+from krafla.tools.errors import AccessError, KraflaError
+
+# Four cycles per turn however many instructions there are, half a cycle for each of them.
+FAKE = """#!{python}
+import sys
+if "--version" in sys.argv:
+    print("LLVM version 0.0")
+else:
+    lines = len(sys.stdin.read().split("\\n"))
+    print(f"Total Cycles:      400\\nBlock RThroughput: {{lines / 2}}")
+"""
+
+
+@pytest.fixture
+def mca(tmp_path: Path) -> str:
+    path = tmp_path / "mca"
+    path.write_text(FAKE.format(python=sys.executable), encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_loops() -> None:
+    """Only straight runs back to their own label; comments and directives are left out."""
+    text = """
+outer:
+    mov x0, #0  // start
+inner:  // =>
+    .loc 1
+    sdot v0.4s, v1.16b, v2.4b[0]
+    smmla v3.4s, v1.16b, v2.16b
+    subs x1, x1, #1
+    b.ne inner
+    cbnz x2, outer
+.LBB0_1:
+    cbz x3, .LBB0_1
+"""
+    first, second = static_figures.loops(text)
+    assert [line.split()[0] for line in first.body] == ["sdot", "smmla", "subs", "b.ne"]
+    assert first.macs == 48
+    assert len(first.products) == 2
+    assert second.body == ("cbz x3, .LBB0_1",)
+
+
+@pytest.mark.parametrize("isa", sorted(set(static_figures.CORES.values())))
+@pytest.mark.parametrize("kernel", static_figures.KERNELS)
+def test_every_kernel_has_its_loop(isa: str, kernel: str, mca: str) -> None:
+    """The largest tile's loop does whole blocks: 32 products per row and token."""
+    found = static_figures.figure(mca, "core", static_figures.supplier(isa, kernel), kernel)
+    tile = machines()[isa].tile
+    assert tile is not None
+    assert found.tokens == (1 if "matvec" in kernel else tile.sizes[0])
+    assert found.cycles == 4
+    assert 0 < found.limit < found.instructions / 2
+
+
+def test_the_table(mca: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static_figures, "KERNELS", ("matvec_q8_pk",))
+    page = tmp_path / "page.md"
+    page.write_text("<!-- arm -->\n<!-- /arm -->\n", encoding="utf-8")
+    done = CliRunner().invoke(static_figures.main, ["--mca", mca, "--write", str(page)])
+    assert done.exit_code == 0, done.output
+    text = page.read_text(encoding="utf-8")
+    assert "LLVM version 0.0:" in text
+    assert text.count("`matvec_q8_pk`") == len(static_figures.CORES)
+
+
+def test_without_llvm_mca(tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match="cannot be started: No such file"):
+        static_figures.simulate(str(tmp_path / "nonesuch"), "cortex-a53", ("nop",))
+    with pytest.raises(KraflaError, match="llvm-mca for cortex-a53"):
+        static_figures.simulate("true", "cortex-a53", ("nop",))

@@ -1,0 +1,179 @@
+"""Inner loops of the packed kernels on ARM cores, counted by llvm-mca: what this machine cannot time.
+
+Needs `llvm-mca` (Debian: the package llvm). Writes a Markdown table to standard output, or between the markers of
+a page.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from krafla.codegen.registry import machines
+from krafla.runtime import compile as compiler
+from krafla.runtime import zig
+from krafla.runtime.paths import CSRC, GENERATED
+from krafla.tools.doc_tables import replace_between, table
+from krafla.tools.errors import AccessError, KraflaError
+
+KERNELS = ("matmul_q8_pk", "matmul_q4_pk", "matvec_q8_pk", "matvec_q4_pk")
+#: Cores, and the ISA that the project runs on them.
+CORES = {
+    "cortex-a53": "neon",
+    "cortex-a76": "neon_dotprod",
+    "neoverse-n1": "neon_dotprod",
+    "neoverse-v1": "neon_i8mm",
+}
+#: Multiply-accumulates of one instruction.
+MACS = {"sdot": 16, "smmla": 32, "smull": 8, "smull2": 8, "smlal": 8, "smlal2": 8}
+TURNS = 100
+
+
+@dataclass(frozen=True)
+class Loop:
+    """An innermost loop: its instructions, one per line."""
+
+    body: tuple[str, ...]
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """The instructions that multiply."""
+        return tuple(line for line in self.body if line.split()[0] in MACS)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one turn."""
+        return sum(MACS[line.split()[0]] for line in self.products)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One kernel on one core."""
+
+    core: str
+    kernel: str
+    tokens: int
+    instructions: int
+    macs: int
+    cycles: float  # of one turn
+    limit: float  # cycles that the multiply instructions take at least
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of the table."""
+        each = 16 / self.macs
+        return (
+            f"{self.core}: `{self.kernel}`",
+            str(self.tokens),
+            f"{self.instructions * each:.2f}",
+            f"{self.cycles * each:.2f}",
+            f"{self.limit * each:.2f}",
+            f"{self.limit / self.cycles:.0%}",
+        )
+
+
+HEAD = ("inner loop", "tokens", "instructions per 16 MAC", "cycles", "limit", "share")
+
+
+def loops(assembly: str) -> Iterator[Loop]:
+    """Every loop that is one straight run of instructions back to its own label."""
+    label = ""
+    body: list[str] = []
+    for line in assembly.splitlines():
+        text = line.split("//")[0].strip()
+        if text.endswith(":"):
+            label, body = text[:-1], []
+        elif text and not text.startswith("."):
+            body.append(text)
+            if label and re.match(rf"(b\.\w+|cbn?z)\s(.*\s)?{re.escape(label)}$", text):
+                yield Loop(tuple(body))
+
+
+def compiled(isa: str, kernel: str) -> str:
+    """The assembly of the kernel that an ISA supplies, on AArch64."""
+    target = next(t for t in machines()[isa].isa.targets if t.triple.startswith("aarch64"))
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "kernel.s"
+        arguments = [
+            "cc",
+            "-target",
+            f"{target.triple}-musl",
+            f"-mcpu={target.mcpu}",
+            *compiler.FLAGS,
+            "-g0",
+            "-S",
+        ]
+        arguments += [f"-DML_ISA_{isa.upper()}", f"-I{GENERATED}", f"-I{CSRC}", "-o", str(output)]
+        zig.run([*arguments, str(GENERATED / isa / f"{kernel}.c")])
+        return output.read_text(encoding="utf-8")
+
+
+def simulate(mca: str, core: str, lines: tuple[str, ...]) -> tuple[float, float]:
+    """Cycles per turn as llvm-mca simulates it, and by the use of its busiest unit alone."""
+    command = [mca, "-march=aarch64", f"-mcpu={core}", f"-iterations={TURNS}", "-instruction-info=0"]
+    try:
+        done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise AccessError(
+            f"{mca}: cannot be started: {error.strerror}; Debian's package llvm has it"
+        ) from error
+    found = dict(re.findall(r"^(Total Cycles|Block RThroughput): +([\d.]+)$", done.stdout, re.MULTILINE))
+    if len(found) != 2:
+        raise KraflaError(f"llvm-mca for {core}: {' '.join(done.stderr.split())[:300]}")
+    return float(found["Total Cycles"]) / TURNS, float(found["Block RThroughput"])
+
+
+def figure(mca: str, core: str, isa: str, kernel: str) -> Figure:
+    """The loop of a kernel that does the most products per turn."""
+    loop = max(loops(compiled(isa, kernel)), key=lambda loop: loop.macs, default=Loop(()))
+    pack = machines()[isa].pack
+    assert pack is not None
+    if not loop.macs:
+        raise KraflaError(f"{isa}: no inner loop of {kernel} multiplies bytes")
+    cycles, _ = simulate(mca, core, loop.body)
+    _, limit = simulate(mca, core, loop.products)
+    tokens = loop.macs // (32 * pack.dot.group)
+    return Figure(core, kernel, tokens, len(loop.body), loop.macs, cycles, limit)
+
+
+def supplier(isa: str, kernel: str) -> str:
+    """The ISA of the chain whose kernel it is."""
+    return next(
+        link.name for link in machines()[isa].chain if (GENERATED / link.name / f"{kernel}.c").is_file()
+    )
+
+
+def figures(mca: str) -> Iterator[Figure]:
+    """Every kernel on every core."""
+    for core, isa in CORES.items():
+        for kernel in KERNELS:
+            yield figure(mca, core, supplier(isa, kernel), kernel)
+
+
+@click.command(help=__doc__)
+@click.option("--mca", default="llvm-mca", show_default=True, help="The llvm-mca to ask.")
+@click.option(
+    "--write", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="docs/performance.md"
+)
+def main(mca: str, write: Path | None) -> None:
+    """Make the table."""
+    try:
+        text = table(HEAD, (found.cells() for found in figures(mca)))
+        version = re.search(r"LLVM version [\d.]+", subprocess.check_output([mca, "--version"], text=True))
+        if write:
+            replace_between(write, "arm", f"{version[0] if version else mca}:\n\n{text}")
+        else:
+            click.echo(text)
+    except KraflaError as error:
+        print(f"static_figures: {error.message}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
