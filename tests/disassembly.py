@@ -27,6 +27,8 @@ _AFTER_SSE2 = {
     "MOVBE": r"movbe\w*",
     "AES": r"aes\w+|pclmul\w+|sha(?:1|256)\w+",
 }
+#: Of the instructions on 256 bits: integers; AVX has floats, and permutes of them.
+_AVX2 = re.compile(r"vp(?!ermil|erm2f128|test)|v(?:extract|insert|broadcast)i128|vgather")
 _AFTER_SSE2_RE = {name: re.compile(f"(?:{pattern})$") for name, pattern in _AFTER_SSE2.items()}
 
 
@@ -44,7 +46,7 @@ def x86_needs(text: str, vex: bool) -> str:
     if re.match(r"vcvtph2ps|vcvtps2ph", mnemonic):
         return "F16C"
     if mnemonic.startswith("v") and mnemonic not in ("verr", "verw"):
-        return "AVX2" if mnemonic.startswith("vp") and "%ymm" in text else "AVX"
+        return "AVX2" if "%ymm" in text and _AVX2.match(mnemonic) else "AVX"
     return next((name for name, pattern in _AFTER_SSE2_RE.items() if pattern.match(mnemonic)), "")
 
 
