@@ -37,6 +37,8 @@ def op_table() -> str:
         "",
     ]
     lines += ["#define TEXT_(x) #x", "#define TEXT(x) TEXT_(x)", ""]
+    # Without packed kernels activations stay as they are.
+    lines += ["#ifndef ML_TILE_X_BYTES", "#define ML_TILE_X_BYTES ML_BLOCK", "#endif"]
     lines += ["#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))"]
     for op in OPS:
         lines += ["", *_guarded(op, _functions(op))]

@@ -7,6 +7,9 @@
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
+#ifndef ML_TILE_X_BYTES
+#define ML_TILE_X_BYTES ML_BLOCK
+#endif
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 
 static size_t count_matvec_q8(const ml_op_sizes *s, int arg)

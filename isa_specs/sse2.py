@@ -38,7 +38,7 @@ ISA = Isa(
     doc="Every x86-64 CPU, and 32-bit ones since the Pentium 4.",
     family="x86",
     priority=10,
-    targets=(Target("x86_64-linux", "x86_64", fused=False),),
+    targets=(Target("x86_64-linux", "x86_64", fused=False), Target("x86-linux", "pentium4", fused=False)),
     headers=("core/x86_common.h",),
     features=("SSE2",),
     prefetch_distance=4096,

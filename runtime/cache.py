@@ -12,7 +12,7 @@ from krafla.tools.errors import AccessError
 
 VARIABLE = "KRAFLA_CACHE"
 #: What the cache holds, for `krafla doctor`.
-ROOMS = ("lib", "models", "pulled", "tuned", "zig")
+ROOMS = ("lib", "build", "models", "pulled", "tuned", "zig")
 
 
 def root() -> Path:

@@ -38,12 +38,14 @@ def version() -> str:
     return importlib.metadata.version("ziglang")
 
 
-def run(arguments: list[str]) -> None:
+def run(arguments: list[str], cwd: Path | None = None) -> None:
     """Run zig, with its own cache inside the project's; its complaints become a CompileError."""
     environment = dict(os.environ)
     environment.setdefault("ZIG_GLOBAL_CACHE_DIR", str(folders.room("zig")))
     whole = [*command(), *arguments]
-    result = subprocess.run(whole, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    result = subprocess.run(
+        whole, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd
+    )
     if result.returncode:
         ending = f"zig {arguments[0]} ended with status {result.returncode}"
         raise CompileError(result.stderr.strip() or ending)

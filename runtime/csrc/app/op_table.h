@@ -25,6 +25,8 @@ typedef enum ml_op_data {
     ML_DATA_TILED_QUANTS,
     ML_DATA_TILED_SCALES,
     ML_DATA_TILED_CORRECTIONS,
+    ML_DATA_PACKED_KEYS,
+    ML_DATA_CORRECTIONS,
 } ml_op_data;
 
 typedef enum ml_op_role { ML_ROLE_IN, ML_ROLE_OUT, ML_ROLE_INOUT, ML_ROLE_SIZE, ML_ROLE_VALUE } ml_op_role;

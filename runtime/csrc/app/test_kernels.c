@@ -325,11 +325,12 @@ static void release(guarded *results)
         free(results[i].raw);
 }
 
-/* Both kernels on the same inputs. */
-static void test_plain(tally *t, const char *label, const ml_op *op, const ml_op_sizes *s, const inputs *in)
+/* Both kernels on the same inputs, each in its own layout. */
+static void test_both(tally *t, const char *label, const ml_op *op, const ml_op_sizes *s, const inputs *plain,
+                      const inputs *in)
 {
     guarded wanted[ML_OP_MAX_ARGS] = {0};
-    call(t, label, op, s, in, true, false, wanted);
+    call(t, label, op, s, plain, true, false, wanted);
     for (int off = 0; off < 2; off++) {
         guarded found[ML_OP_MAX_ARGS] = {0};
         call(t, label, op, s, in, false, off != 0, found);
@@ -345,6 +346,16 @@ static void test_plain(tally *t, const char *label, const ml_op *op, const ml_op
     }
     release(wanted);
 }
+
+static int argument_of(const ml_op *op, ml_op_data data)
+{
+    for (int i = 0; i < op->n_args; i++)
+        if (op->args[i].data == data)
+            return i;
+    return -1;
+}
+
+/* ---- Packed operations ---- */
 
 #if defined(ML_HAS_PACK)
 
@@ -433,14 +444,6 @@ static void pack(const packed_case *p, inputs *in, int wq, int wd)
     ml_pack_matrix(&matrix, in->arrays[wq], in->arrays[wd]);
 }
 
-static int argument_of(const ml_op *op, ml_op_data data)
-{
-    for (int i = 0; i < op->n_args; i++)
-        if (op->args[i].data == data)
-            return i;
-    return -1;
-}
-
 static void test_packed(tally *t, const char *label, const packed_case *p)
 {
     const ml_op *op = p->op, *tile = ml_op_find("tile_q8");
@@ -469,6 +472,71 @@ static void test_packed(tally *t, const char *label, const packed_case *p)
 
 #endif
 
+/* ---- Q8 keys: packed like weights, each query tiled ---- */
+
+#if defined(ML_HAS_PACK)
+/* The queries and keys of `plain` as the bound kernel reads them. */
+static void pack_keys(tally *t, const char *label, const ml_op *op, const ml_op_sizes *s, const inputs *plain,
+                      inputs *in)
+{
+    int x = argument_of(op, ML_DATA_TILED_QUANTS), k = argument_of(op, ML_DATA_PACKED_KEYS);
+    int corrections = argument_of(op, ML_DATA_CORRECTIONS);
+    size_t blocks = s->n / ML_BLOCK, quant_bytes = 0, scale_bytes = 0;
+    ml_matrix matrix = {.quants = plain->arrays[k],
+                        .scales = reserve(ML_PAGE * blocks * sizeof(float)),
+                        .rows = ML_PAGE,
+                        .cols = (uint32_t)s->n,
+                        .wtype = ML_WTYPE_Q8_0};
+    if (!ml_pack_bytes(&matrix, &quant_bytes, &scale_bytes))
+        exit(ML_EXIT_NOMEM);
+    in->arrays[k] = reserve(quant_bytes);
+    ml_pack_matrix(&matrix, in->arrays[k], reserve(scale_bytes));
+    int8_t *tiles = in->arrays[x] = reserve(s->queries * blocks * ML_TILE_X_BYTES);
+    int32_t *sums = in->arrays[corrections] = reserve(s->queries * sizeof *sums);
+    float *ones = reserve(blocks * sizeof *ones);
+    for (size_t b = 0; b < blocks; b++)
+        ones[b] = 1.0f;
+    for (size_t query = 0; query < s->queries; query++) {
+        int8_t *quants = (int8_t *)plain->arrays[x] + query * s->n;
+        ml_op_sizes one = {.cols = s->n, .tokens = 1};
+        inputs row = {.arrays = {[TILE_FROM_XQ] = quants, ones, sums_of(quants, blocks)}};
+        guarded tiled[ML_OP_MAX_ARGS] = {0};
+        call(t, label, ml_op_find("tile_q8"), &one, &row, false, false, tiled);
+        memcpy(tiles + query * blocks * ML_TILE_X_BYTES, tiled[TILE_XT].data, blocks * ML_TILE_X_BYTES);
+        sums[query] = 0;
+        for (size_t b = 0; b < blocks; b++)
+            sums[query] += ((int32_t *)(void *)tiled[TILE_XS].data)[b * ML_TILE_SUMS];
+        release(tiled);
+    }
+}
+#endif
+
+static void test_keys(tally *t, const char *label, const ml_op *op, const ml_op_sizes *s, size_t index,
+                      int flavour)
+{
+    random_state r = seeded(op->name, index, flavour);
+    inputs plain = {0};
+    for (int i = 0; i < op->n_args; i++) {
+        const ml_op_arg *arg = &op->args[i];
+        size_t count = op->count(s, i);
+        if (arg->role != ML_ROLE_IN)
+            continue;
+        plain.arrays[i] = reserve(count * arg->element);
+        memset(plain.arrays[i], 0, count * arg->element);
+        if (arg->data == ML_DATA_SCALES)
+            fill(&r, plain.arrays[i], arg, count, flavour);
+        else if (arg->data == ML_DATA_TILED_QUANTS)
+            fill_quants(&r, plain.arrays[i], s->queries * s->n, flavour);
+        else if (arg->data == ML_DATA_PACKED_KEYS)
+            fill_quants(&r, plain.arrays[i], count, flavour);
+    }
+    inputs in = plain;
+#if defined(ML_HAS_PACK)
+    pack_keys(t, label, op, s, &plain, &in);
+#endif
+    test_both(t, label, op, s, &plain, &in);
+}
+
 /* ---- All cases of an op ---- */
 
 static void run_case(tally *t, const ml_op *op, size_t index, int flavour)
@@ -484,8 +552,12 @@ static void run_case(tally *t, const ml_op *op, size_t index, int flavour)
         return;
     }
 #endif
+    if (argument_of(op, ML_DATA_PACKED_KEYS) >= 0) {
+        test_keys(t, label, op, s, index, flavour);
+        return;
+    }
     inputs in = make_inputs(op, s, index, flavour);
-    test_plain(t, label, op, s, &in);
+    test_both(t, label, op, s, &in, &in);
 }
 
 static tally run_op(const ml_op *op)

@@ -9,6 +9,7 @@
 #include "file.h"
 
 #include "arena.h"
+#include "bundle.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -99,7 +100,7 @@ static unsigned long process_id(void)
 
 #if defined(_WIN32) && !defined(ML_NO_MMAP)
 
-ml_status ml_file_open(ml_file *file, const char *path, ml_error *error)
+static ml_status open_whole(ml_file *file, const char *path, ml_error *error)
 {
     *file = (ml_file){0};
     wchar_t *name = wide(path);
@@ -133,7 +134,7 @@ ml_status ml_file_open(ml_file *file, const char *path, ml_error *error)
 
 static void unmap(ml_file *file)
 {
-    UnmapViewOfFile(file->data);
+    UnmapViewOfFile(file->base);
 }
 
 void ml_file_discard(const ml_file *file, const void *start, size_t bytes)
@@ -185,7 +186,7 @@ static ml_status read_all(ml_file *file, FILE *stream, const char *path, ml_erro
 
 static void unmap(ml_file *file)
 {
-    ml_pages_release((void *)(uintptr_t)file->data, file->size);
+    ml_pages_release((void *)(uintptr_t)file->base, file->base_size);
 }
 
 void ml_file_discard(const ml_file *file, const void *start, size_t bytes)
@@ -207,7 +208,7 @@ static ml_status read_all(ml_file *file, FILE *stream, const char *path, ml_erro
 
 static void unmap(ml_file *file)
 {
-    munmap((void *)(uintptr_t)file->data, file->size);
+    munmap((void *)(uintptr_t)file->base, file->base_size);
 }
 
 void ml_file_discard(const ml_file *file, const void *start, size_t bytes)
@@ -222,7 +223,7 @@ void ml_file_discard(const ml_file *file, const void *start, size_t bytes)
 
 #endif
 
-ml_status ml_file_open(ml_file *file, const char *path, ml_error *error)
+static ml_status open_whole(ml_file *file, const char *path, ml_error *error)
 {
     *file = (ml_file){0};
     FILE *stream;
@@ -243,9 +244,47 @@ ml_status ml_file_open(ml_file *file, const char *path, ml_error *error)
 
 #endif
 
+/* Narrows an open bundle to one member. */
+static ml_status narrow(ml_file *file, const char *path, const char *name, ml_error *error)
+{
+    size_t offset, bytes;
+    if (!file->data || !ml_bundle_find(file->data, file->size, name, &offset, &bytes))
+        return cannot(error, path, "open it", "no such file inside");
+    file->data += offset;
+    file->size = bytes;
+    return ML_OK;
+}
+
+static ml_status open_based(ml_file *file, const char *path, ml_error *error)
+{
+    ml_status status = open_whole(file, path, error);
+    file->base = file->data;
+    file->base_size = file->size;
+    return status;
+}
+
+ml_status ml_file_open(ml_file *file, const char *path, ml_error *error)
+{
+    ml_status status = open_based(file, path, error);
+    const char *mark = status == ML_E_IO ? strstr(path, "::") : NULL;
+    if (!mark)
+        return status;
+    size_t length = (size_t)(mark - path);
+    char *bundle = malloc(length + 1);
+    if (!bundle)
+        return ml_fail(error, ML_E_NOMEM, "%s: no memory to open it", path);
+    memcpy(bundle, path, length);
+    bundle[length] = 0;
+    status = open_based(file, bundle, error);
+    free(bundle);
+    if (status == ML_OK && (status = narrow(file, path, mark + 2, error)) != ML_OK)
+        ml_file_close(file);
+    return status;
+}
+
 void ml_file_close(ml_file *file)
 {
-    if (file->data)
+    if (file->base)
         unmap(file);
     *file = (ml_file){0};
 }

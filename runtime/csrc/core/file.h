@@ -8,9 +8,11 @@ typedef struct ml_file {
     const unsigned char *data;
     size_t size;
     bool mapped;
-    void *handle; /* what the system needs to unmap it */
+    const unsigned char *base; /* of the whole file, of which a bundle's member is a part */
+    size_t base_size;
 } ml_file;
 
+/* PATH is a file, or FILE::NAME for a member of a bundle (bundle.h) where there is no file of that name. */
 ml_status ml_file_open(ml_file *file, const char *path, ml_error *error);
 /* Tells the system that these bytes will not be read again soon (a no-op where there is nothing to tell). */
 void ml_file_discard(const ml_file *file, const void *start, size_t bytes);

@@ -12,14 +12,12 @@
  * consistent, so at least one of the two sees the other and no wake-up is lost. The caller waits for the
  * workers the same way.
  */
+#if !defined(_WIN32)
 #define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
+#endif
 #include "threads.h"
 
 #include <stdlib.h>
-
-#if defined(_WIN32) && !defined(ML_THREADS)
-#define ML_THREADS 1
-#endif
 
 void ml_split(int count, int grain, int worker, int workers, int *start, int *end)
 {
@@ -30,7 +28,7 @@ void ml_split(int count, int grain, int worker, int workers, int *start, int *en
     *end = last < count ? (int)last : count;
 }
 
-#if defined(ML_THREADS) && ML_THREADS == 1
+#if (defined(ML_THREADS) && ML_THREADS == 1) || defined(__wasi__)
 
 struct ml_pool {
     int workers;
@@ -70,22 +68,58 @@ int ml_threads_default(void)
 
 #else
 
+#include <stdatomic.h>
+#include <stdio.h>
+
+#if defined(_WIN32)
+
+#include <errno.h>
+#include <malloc.h>
+#include <windows.h>
+typedef HANDLE thread;
+typedef SRWLOCK mutex;
+typedef CONDITION_VARIABLE condition;
+#define THREAD_RESULT DWORD WINAPI
+#define mutex_init(m) InitializeSRWLock(m)
+#define mutex_lock(m) AcquireSRWLockExclusive(m)
+#define mutex_unlock(m) ReleaseSRWLockExclusive(m)
+#define allocate_aligned(bytes) _aligned_malloc(bytes, ML_ALIGN)
+#define free_aligned(p) _aligned_free(p)
+#define condition_init(c) InitializeConditionVariable(c)
+#define condition_wait(c, m) (void)SleepConditionVariableSRW(c, m, INFINITE, 0)
+#define condition_signal(c) WakeConditionVariable(c)
+#define condition_broadcast(c) WakeAllConditionVariable(c)
+
+#else
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <unistd.h>
-
 #if defined(__APPLE__)
 #include <sys/sysctl.h>
+#endif
+typedef pthread_t thread;
+typedef pthread_mutex_t mutex;
+typedef pthread_cond_t condition;
+#define THREAD_RESULT void *
+#define mutex_init(m) pthread_mutex_init(m, NULL)
+#define mutex_lock(m) pthread_mutex_lock(m)
+#define mutex_unlock(m) pthread_mutex_unlock(m)
+#define allocate_aligned(bytes) aligned_alloc(ML_ALIGN, bytes)
+#define free_aligned(p) free(p)
+#define condition_init(c) pthread_cond_init(c, NULL)
+#define condition_wait(c, m) pthread_cond_wait(c, m)
+#define condition_signal(c) pthread_cond_signal(c)
+#define condition_broadcast(c) pthread_cond_broadcast(c)
+
 #endif
 
 enum { SPINS = 20000, MAX_WORKERS = 1024, MAX_CPUS = 4096 };
 
 typedef struct worker {
     ml_pool *pool;
-    pthread_t thread;
+    thread thread;
 } worker;
 
 struct ml_pool {
@@ -99,9 +133,9 @@ struct ml_pool {
     _Alignas(64) atomic_int pending;      /* parts that are not finished */
     _Alignas(64) atomic_int sleepers;     /* workers that may sleep */
     atomic_bool caller_sleeps;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake; /* a new generation */
-    pthread_cond_t done; /* pending reached 0 */
+    mutex mutex;
+    condition wake; /* a new generation */
+    condition done; /* pending reached 0 */
     worker others[];
 };
 
@@ -128,12 +162,12 @@ static uint32_t wait_for_job(ml_pool *pool, uint32_t seen)
             return now;
         pause_cpu();
     }
-    pthread_mutex_lock(&pool->mutex);
+    mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->sleepers, 1);
     while ((now = generation_of(atomic_load(&pool->ticket))) == seen)
-        pthread_cond_wait(&pool->wake, &pool->mutex);
+        condition_wait(&pool->wake, &pool->mutex);
     atomic_fetch_sub(&pool->sleepers, 1);
-    pthread_mutex_unlock(&pool->mutex);
+    mutex_unlock(&pool->mutex);
     return now;
 }
 
@@ -144,12 +178,12 @@ static void wait_for_parts(ml_pool *pool)
             return;
         pause_cpu();
     }
-    pthread_mutex_lock(&pool->mutex);
+    mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true);
     while (atomic_load(&pool->pending) > 0)
-        pthread_cond_wait(&pool->done, &pool->mutex);
+        condition_wait(&pool->done, &pool->mutex);
     atomic_store(&pool->caller_sleeps, false);
-    pthread_mutex_unlock(&pool->mutex);
+    mutex_unlock(&pool->mutex);
 }
 
 /* Takes the next part of the job of that generation; false if none is left, or the job is another one. */
@@ -172,22 +206,22 @@ static bool run_part(ml_pool *pool, int part)
     return atomic_fetch_sub(&pool->pending, 1) == 1;
 }
 
-static void *work(void *argument)
+static THREAD_RESULT work(void *argument)
 {
     ml_pool *pool = ((const worker *)argument)->pool;
     uint32_t seen = 0;
     for (;;) {
         seen = wait_for_job(pool, seen);
         if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
-            return NULL;
+            return 0;
         int part;
         bool last = false;
         while (claim(pool, seen, &part))
             last = run_part(pool, part);
         if (last && atomic_load(&pool->caller_sleeps)) {
-            pthread_mutex_lock(&pool->mutex);
-            pthread_cond_signal(&pool->done);
-            pthread_mutex_unlock(&pool->mutex);
+            mutex_lock(&pool->mutex);
+            condition_signal(&pool->done);
+            mutex_unlock(&pool->mutex);
         }
     }
 }
@@ -198,9 +232,9 @@ static uint32_t advance(ml_pool *pool, uint32_t claimed)
     uint32_t generation = generation_of(atomic_load_explicit(&pool->ticket, memory_order_relaxed)) + 1;
     atomic_store(&pool->ticket, (uint64_t)generation << 32 | claimed);
     if (atomic_load(&pool->sleepers) > 0) {
-        pthread_mutex_lock(&pool->mutex);
-        pthread_cond_broadcast(&pool->wake);
-        pthread_mutex_unlock(&pool->mutex);
+        mutex_lock(&pool->mutex);
+        condition_broadcast(&pool->wake);
+        mutex_unlock(&pool->mutex);
     }
     return generation;
 }
@@ -222,20 +256,64 @@ void ml_pool_run(ml_pool *pool, ml_job job, void *context)
     wait_for_parts(pool);
 }
 
+#if defined(_WIN32)
+
+static int start_one(worker *other)
+{
+    other->thread = CreateThread(NULL, 0, work, other, 0, NULL);
+    return other->thread ? 0 : ENOMEM;
+}
+
+static void join(worker *other)
+{
+    WaitForSingleObject(other->thread, INFINITE);
+    CloseHandle(other->thread);
+}
+
+static void destroy_locks(ml_pool *pool)
+{
+    (void)pool; /* nothing to give back */
+}
+
+#else
+
+static int start_one(worker *other)
+{
+    return pthread_create(&other->thread, NULL, work, other);
+}
+
+static void join(worker *other)
+{
+    pthread_join(other->thread, NULL);
+}
+
+static void destroy_locks(ml_pool *pool)
+{
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->mutex);
+}
+
+#endif
+
 /* Starts the other workers with all signals blocked: Ctrl-C belongs to the caller's thread. */
 static int start_workers(ml_pool *pool)
 {
+#if !defined(_WIN32)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+#endif
     int failed = 0;
     for (int i = 1; i < pool->workers && !failed; i++) {
         worker *other = &pool->others[i - 1];
-        other->pool = pool;
-        failed = pthread_create(&other->thread, NULL, work, other);
+        *other = (worker){.pool = pool};
+        failed = start_one(other);
         pool->started += !failed;
     }
+#if !defined(_WIN32)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+#endif
     return failed;
 }
 
@@ -246,14 +324,14 @@ ml_status ml_pool_create(ml_pool **pool, int workers, ml_error *error)
         return ml_fail(error, ML_E_ARGUMENT, "threads is %d, must be 1 to %d", workers, MAX_WORKERS);
     size_t bytes = sizeof(ml_pool) + (size_t)(workers - 1) * sizeof(worker);
     bytes = (bytes + ML_ALIGN - 1) / ML_ALIGN * ML_ALIGN;
-    ml_pool *made = aligned_alloc(ML_ALIGN, bytes);
+    ml_pool *made = allocate_aligned(bytes);
     if (!made)
         return ml_fail(error, ML_E_NOMEM, "no memory for a pool of %d threads", workers);
     memset(made, 0, bytes);
     made->workers = workers;
-    pthread_mutex_init(&made->mutex, NULL);
-    pthread_cond_init(&made->wake, NULL);
-    pthread_cond_init(&made->done, NULL);
+    mutex_init(&made->mutex);
+    condition_init(&made->wake);
+    condition_init(&made->done);
     int failed = start_workers(made);
     if (failed) {
         ml_pool_destroy(made);
@@ -270,11 +348,9 @@ void ml_pool_destroy(ml_pool *pool)
     atomic_store(&pool->stop, true);
     advance(pool, (uint32_t)pool->workers);
     for (int i = 0; i < pool->started; i++)
-        pthread_join(pool->others[i].thread, NULL);
-    pthread_cond_destroy(&pool->done);
-    pthread_cond_destroy(&pool->wake);
-    pthread_mutex_destroy(&pool->mutex);
-    free(pool);
+        join(&pool->others[i]);
+    destroy_locks(pool);
+    free_aligned(pool);
 }
 
 #if defined(__linux__)
@@ -423,6 +499,32 @@ int ml_threads_detect(const char *root, int usable)
 
 #else
 
+#if defined(_WIN32)
+
+/* Cores among the processors this process may use; 0 if the system does not say. */
+static long physical_cores(void)
+{
+    SYSTEM_LOGICAL_PROCESSOR_INFORMATION rows[512];
+    DWORD bytes = sizeof rows;
+    DWORD_PTR allowed = 0, all = 0;
+    if (!GetLogicalProcessorInformation(rows, &bytes) ||
+        !GetProcessAffinityMask(GetCurrentProcess(), &allowed, &all))
+        return 0;
+    long cores = 0;
+    for (size_t i = 0; i < bytes / sizeof *rows; i++)
+        cores += rows[i].Relationship == RelationProcessorCore && (rows[i].ProcessorMask & allowed) != 0;
+    return cores;
+}
+
+int ml_threads_detect(const char *root, int usable)
+{
+    (void)root;
+    long cpus = usable > 0 ? usable : physical_cores();
+    return cpus > MAX_WORKERS ? MAX_WORKERS : cpus > 0 ? (int)cpus : 1;
+}
+
+#else
+
 int ml_threads_detect(const char *root, int usable)
 {
     (void)root;
@@ -438,6 +540,7 @@ int ml_threads_detect(const char *root, int usable)
     return cpus > MAX_WORKERS ? MAX_WORKERS : cpus > 0 ? (int)cpus : 1;
 }
 
+#endif
 #endif
 
 int ml_threads_default(void)

@@ -1,0 +1,58 @@
+"""What the tests of native programs and of cross builds share: one build of everything, kept between runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from krafla.runtime import crossbuild, verify
+from krafla.runtime.targets import platform, variant
+from tests import native
+
+DIST = native.CACHE / "dist"
+#: What tests build and run of verify.MACHINES.
+QUICK = {
+    ("x86_64-linux", "sse2"),
+    ("x86_64-linux", "avx2"),
+    ("x86-linux", "sse2"),
+    ("arm-linux", "neon"),
+    ("aarch64-linux", "neon"),
+    ("aarch64-linux", "neon_dotprod"),
+    ("aarch64-linux", "neon_i8mm"),
+    ("aarch64-linux", "sve"),
+    ("riscv64-linux", "rvv"),
+    ("wasm32-wasi", "wasm_simd128"),
+}
+PRODUCTS = ("test_kernels", "ml_run")
+
+
+@cache
+def built(target: str, isa: str, products: Sequence[str] = PRODUCTS, **settings: bool) -> crossbuild.Build:
+    """One variant, built and delivered."""
+    os.environ.setdefault("KRAFLA_CACHE", str(native.CACHE / "krafla"))
+    chosen = crossbuild.Settings(products=tuple(products), **settings)
+    build = crossbuild.plan(variant(platform(target), isa), chosen)
+    crossbuild.run([build])
+    crossbuild.deliver(build, folder(**settings))
+    return build
+
+
+def folder(**settings: bool) -> Path:
+    """Where the files of these settings go."""
+    return DIST / ("-".join(sorted(settings)) or "plain")
+
+
+def program(target: str, isa: str, name: str, **settings: bool) -> Path:
+    """The path of a program, built if need be."""
+    build = built(target, isa, (*PRODUCTS, name) if name not in PRODUCTS else PRODUCTS, **settings)
+    return folder(**settings) / target / isa / f"{name}{build.variant.platform.program_suffix}"
+
+
+def prefetch(machines: Sequence[verify.Machine]) -> None:
+    """Build for several machines at once, which is faster than one by one."""
+    os.environ.setdefault("KRAFLA_CACHE", str(native.CACHE / "krafla"))
+    plain = crossbuild.Settings(products=PRODUCTS)
+    variants = dict.fromkeys(machine.variant for machine in machines)
+    crossbuild.run([crossbuild.plan(one, plain) for one in variants])

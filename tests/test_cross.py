@@ -1,0 +1,216 @@
+"""Builds for other machines, run under emulators: kernels, logits, the CPU check, memory of 32-bit targets."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from krafla.runtime import cmd_build, crossbuild, verify
+from krafla.runtime.targets import PLATFORMS, platform, variants
+from krafla.runtime.verify import MACHINES, TOKENS, Machine
+from tests import cross, engines
+
+pytestmark = pytest.mark.qemu
+#: `python -m krafla.runtime.verify` runs all machines; tests take one of each kind.
+EMULATED = [m for m in MACHINES if m.emulator and (m.target, m.isa) in cross.QUICK]
+
+
+def title(machine: Machine) -> str:
+    return f"{machine.target}-{machine.isa}-{machine.title}"
+
+
+def needed(machine: Machine) -> None:
+    if missing := machine.available():
+        pytest.skip(f"this machine lacks {missing}")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return verify.write_models(tmp_path_factory.mktemp("verify"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything(request: pytest.FixtureRequest) -> None:
+    """All that the selected tests of this module run, built together."""
+    items = [item for item in request.session.items if item.module is request.module]
+    asked = [item.callspec.params.get("machine") for item in items if hasattr(item, "callspec")]
+    cross.prefetch([m for m in asked if isinstance(m, Machine) and not m.available()])
+
+
+def fnv(data: bytes) -> str:
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
+
+
+@pytest.fixture(scope="module")
+def unfused(models: Sequence[Path]) -> tuple[str, ...]:
+    """The hashes of class U, from the engine inside this process."""
+    hashes = []
+    for model in models:
+        with engines.Engine(model, "scalar") as engine:
+            hashes.append(fnv(engine.logits(TOKENS).tobytes()))
+    return tuple(hashes)
+
+
+@pytest.fixture(scope="module")
+def fused(models: Sequence[Path]) -> tuple[str, ...]:
+    """The hashes of class F, from a machine without anything special: NEON on a Cortex-A53."""
+    machine = next(m for m in EMULATED if (m.target, m.isa) == ("aarch64-linux", "neon"))
+    needed(machine)
+    return hashes_of(machine, models)
+
+
+def hashes_of(machine: Machine, models: Sequence[Path]) -> tuple[str, ...]:
+    cross.built(machine.target, machine.isa)
+    return verify.run(machine, cross.folder(), models).hashes
+
+
+@pytest.mark.parametrize("machine", EMULATED, ids=title)
+def test_kernels(machine: Machine) -> None:
+    needed(machine)
+    done = verify.execute(machine, cross.program(machine.target, machine.isa, "test_kernels"))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"# {machine.isa}, class {'F' if machine.variant.fused else 'U'}")
+    bound = dict(line.split() for line in lines[1 : 1 + len(machine.variant.owners())])
+    assert bound == {op: f"ml_k_{op}_{owner.name}" for op, owner in machine.variant.owners().items()}
+    assert "bit for bit" in lines[-1] and "FAIL" not in done.stdout
+
+
+@pytest.mark.parametrize("machine", EMULATED, ids=title)
+def test_logits(
+    machine: Machine, models: Sequence[Path], fused: tuple[str, ...], unfused: tuple[str, ...]
+) -> None:
+    needed(machine)
+    assert fused != unfused
+    assert hashes_of(machine, models) == (fused if machine.variant.fused else unfused)
+
+
+GUARDED = [
+    ("x86_64-linux", "avx512vnni", ("qemu-x86_64", "-cpu", "Nehalem"), "AVX"),
+    ("x86_64-linux", "avx2", ("qemu-x86_64", "-cpu", "Haswell,-avx"), "AVX"),
+    ("x86_64-linux", "avx2", ("qemu-x86_64", "-cpu", "Haswell,-xsave"), "AVX"),
+    ("x86_64-linux", "sse41", ("qemu-x86_64", "-cpu", "Opteron_G1"), "SSSE3"),
+    ("x86-linux", "sse2", ("qemu-i386", "-cpu", "pentium3"), "SSE2"),
+    ("aarch64-linux", "neon_i8mm", ("qemu-aarch64", "-cpu", "cortex-a76"), "the int8 matrix extension"),
+    ("aarch64-linux", "neon_i8mm", ("qemu-aarch64", "-cpu", "cortex-a72"), "the dot product extension"),
+    ("aarch64-linux", "sve", ("qemu-aarch64", "-cpu", "cortex-a76"), "SVE"),
+    ("riscv64-linux", "rvv", ("qemu-riscv64", "-cpu", "rv64"), "the vector extension (V 1.0)"),
+]
+
+
+@pytest.mark.parametrize(("target", "isa", "emulator", "missing"), GUARDED)
+@pytest.mark.parametrize("name", cross.PRODUCTS)
+def test_guard(target: str, isa: str, emulator: tuple[str, ...], missing: str, name: str) -> None:
+    """On a CPU without the ISA: exit code 3 and the feature's name; no signal."""
+    machine = Machine(target, isa, emulator)
+    needed(machine)
+    done = verify.execute(machine, cross.program(target, isa, name))
+    assert done.returncode == 3, done
+    assert f"this CPU lacks {missing}, which the {isa} build needs" in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(("target", "emulator"), [("arm-linux", "qemu-arm"), ("x86-linux", "qemu-i386")])
+def test_a_model_beyond_the_address_space(target: str, emulator: str, tmp_path: Path) -> None:
+    machine = Machine(target, "neon" if target == "arm-linux" else "sse2", (emulator,))
+    needed(machine)
+    path = tmp_path / "large.mlb"
+    path.write_bytes(b"MLB1" + struct.pack("<I", 1))
+    with path.open("r+b") as file:
+        file.truncate(5 << 30)
+    done = verify.execute(machine, cross.program(target, machine.isa, "ml_run"), "-m", str(path), "hello")
+    assert done.returncode == 7, done
+    assert "large.mlb: does not fit into the address space" in done.stderr
+
+
+def test_scalar_module_has_no_simd() -> None:
+    """A runtime without SIMD loads it, and refuses the other one: that is WebAssembly's own leak check."""
+    wasmtime = pytest.importorskip("wasmtime", reason="this machine lacks wasmtime")
+    config = wasmtime.Config()
+    config.wasm_relaxed_simd = False
+    config.wasm_simd = False
+    without = wasmtime.Engine(config)
+    for isa, loads in (("scalar", True), ("wasm_simd128", False)):
+        data = cross.program("wasm32-wasi", isa, "ml_run").read_bytes()
+        try:
+            wasmtime.Module.validate(without, data)
+            assert loads, isa
+        except wasmtime.WasmtimeError:
+            assert not loads, isa
+
+
+# --- build.py ---------------------------------------------------------------------------------------------
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cmd_build.call(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(PLATFORMS)
+    assert {line.split()[0]: line.split()[1:] for line in lines} == {
+        name: list(variants(on)) for name, on in PLATFORMS.items()
+    }
+    assert "sve" in lines[2] and "sve" not in lines[6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["--target", "arm-linux", "--isa", "avx2"],
+            "--target arm-linux --isa avx2: impossible, arm-linux has",
+        ),
+        (["--target", "aarch64-macos", "--isa", "sve"], "impossible, aarch64-macos has scalar, neon"),
+        (["--target", "mips-linux"], "--target mips-linux: there is no such target"),
+        (["--target", "arm-linux", "--isa", "mmx"], "--isa mmx: there is no such ISA"),
+        ([], "--target is missing"),
+        (["--target", "wasm32-wasi", "--model", "x"], "executables of wasm32-wasi cannot carry other files"),
+        (["--target", "arm-linux", "--threads", "2"], "'2' is not one of"),
+    ],
+)
+def test_refusals(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cmd_build.call(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+
+
+def test_manifest_and_second_run() -> None:
+    """Hashes, flags and zig's version; nothing is made again when nothing has changed."""
+    build = cross.built("aarch64-linux", "neon")
+    folder = cross.folder() / "aarch64-linux" / "neon"
+    text = (folder / "manifest.json").read_text()
+    facts = json.loads(text)
+    assert facts["class"] == "F" and facts["mcpu"] == "generic" and facts["zig"] == crossbuild.zig.version()
+    assert set(facts["files"]) == {"test_kernels", "ml_run"}
+    for name, entry in facts["files"].items():
+        data = (folder / name).read_bytes()
+        assert entry == {"bytes": len(data), "sha256": crossbuild.hashlib.sha256(data).hexdigest()}
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    crossbuild.run([build])
+    crossbuild.deliver(build, cross.folder())
+    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def test_same_inputs_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another cache folder, the same files."""
+    first = cross.program("aarch64-linux", "neon", "ml_run").read_bytes()
+    kept = os.environ.get("ZIG_GLOBAL_CACHE_DIR") or str(crossbuild.folders.room("zig"))
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", kept)  # with the C libraries
+    monkeypatch.setenv("KRAFLA_CACHE", str(tmp_path))
+    crossbuild._store.cache_clear()
+    try:
+        build = crossbuild.plan(
+            variants(platform("aarch64-linux"))["neon"], crossbuild.Settings(products=("ml_run",))
+        )
+        crossbuild.run([build])
+        assert build.links[0].path.is_relative_to(tmp_path)
+        assert build.links[0].path.read_bytes() == first
+    finally:
+        crossbuild._store.cache_clear()
