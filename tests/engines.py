@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,6 +25,12 @@ Row = tuple[int, int, int, bool]  # sequence, position, token, wants logits
 def usable_isas() -> list[str]:
     """The generated ISAs that this CPU runs."""
     return [entry.facts.name for entry in host.survey() if entry.usable]
+
+
+def is_fused(isa: str) -> bool:
+    """Whether an ISA's multiply-adds round once on this machine, as its descriptor says."""
+    targets = import_module(f"krafla.isa_specs.{isa}").ISA.targets
+    return any(target.fused for target in targets if target.triple.startswith(platform.machine()))
 
 
 class Engine:

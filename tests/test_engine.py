@@ -27,7 +27,7 @@ from tests.engines import KV_TYPES, Engine, Logits, usable_isas
 from tests.models import MODELS, header, model
 from tests.native import CSRC, ROOT, build_program, write_source
 
-UNFUSED = ("scalar", "sse2", "sse41")
+UNFUSED = ("scalar", "sse2", "sse41", "avx")
 # Large enough that products and attention are split over the pool, also for a single row.
 PARALLEL: dict[str, Any] = {
     "dim": 256,
