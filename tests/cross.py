@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -31,7 +30,6 @@ PRODUCTS = ("test_kernels", "ml_run")
 @cache
 def built(target: str, isa: str, products: Sequence[str] = PRODUCTS, **settings: bool) -> crossbuild.Build:
     """One variant, built and delivered."""
-    os.environ.setdefault("KRAFLA_CACHE", str(native.CACHE / "krafla"))
     chosen = crossbuild.Settings(products=tuple(products), **settings)
     build = crossbuild.plan(variant(platform(target), isa), chosen)
     crossbuild.run([build])
@@ -52,7 +50,6 @@ def program(target: str, isa: str, name: str, **settings: bool) -> Path:
 
 def prefetch(machines: Sequence[verify.Machine]) -> None:
     """Build for several machines at once, which is faster than one by one."""
-    os.environ.setdefault("KRAFLA_CACHE", str(native.CACHE / "krafla"))
     plain = crossbuild.Settings(products=PRODUCTS)
     variants = dict.fromkeys(machine.variant for machine in machines)
     crossbuild.run([crossbuild.plan(one, plain) for one in variants])
