@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from krafla.codegen.registry import machines
 from krafla.tools.errors import OutOfMemoryError, UsageError
 from krafla.tools.gen_random import write_random
 from krafla.tools.mlb import (
@@ -27,7 +28,7 @@ from tests.engines import KV_TYPES, Engine, Logits, usable_isas
 from tests.models import MODELS, header, model
 from tests.native import CSRC, ROOT, build_program, write_source
 
-UNFUSED = ("scalar", "sse2", "sse41")
+UNFUSED = [name for name, machine in machines().items() if not machine.fused]
 # Large enough that products and attention are split over the pool, also for a single row.
 PARALLEL: dict[str, Any] = {
     "dim": 256,
@@ -70,7 +71,7 @@ def test_scalar_equals_the_reference(name: str, kv: str) -> None:
     assert np.array_equal(got, reference(model(name), 40, kv))
 
 
-@pytest.mark.parametrize("isa", UNFUSED)
+@pytest.mark.parametrize("isa", ["scalar", "sse2", "sse41", "avx"])
 def test_unfused_isas_equal_the_reference(isa: str) -> None:
     if isa not in usable_isas():
         pytest.skip(f"this CPU does not run {isa}")
