@@ -126,9 +126,6 @@ class RowDot(Protocol):
     def block(self, kind: Kind, w: str) -> str:
         """Expression: int, the sum of one block's products; w points at the block's weights."""
 
-    def span(self, isum: str, a: str, b: str, n: str) -> str:
-        """Statements: int32 `isum` becomes the sum of n products of the int8 arrays a and b."""
-
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """What `block` computes for w [rows, 32] (signed quants, or nibbles) and x [32]: sums [rows]."""
 
@@ -151,10 +148,6 @@ class ScalarRowDot:
     def block(self, kind: Kind, w: str) -> str:
         """The helper of core/ml.h."""
         return f"ml_dot32_{kind}({w}, xb)"
-
-    def span(self, isum: str, a: str, b: str, n: str) -> str:
-        """One product after the other."""
-        return f"int32_t {isum} = 0;\nfor (int i = 0; i < {n}; i++)\n{isum} += {a}[i] * {b}[i];"
 
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Exact."""

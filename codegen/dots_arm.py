@@ -260,16 +260,6 @@ class NeonRow:
             w0, w1 = f"ml_low_nibbles_neon({w})", f"ml_high_nibbles_neon({w})"
         return f"ml_sum_i32_neon({self.mac}({self.mac}(vdupq_n_s32(0), {w0}, x0), {w1}, x1))"
 
-    def span(self, isum: str, a: str, b: str, n: str) -> str:
-        """Whole registers, then a scalar tail."""
-        return (
-            f"int32x4_t lanes = vdupq_n_s32(0);\nint i = 0;\n"
-            f"for (; i + 16 <= {n}; i += 16)\n"
-            f"lanes = {self.mac}(lanes, vld1q_s8({a} + i), vld1q_s8({b} + i));\n"
-            f"int32_t {isum} = ml_sum_i32_neon(lanes);\n"
-            f"for (; i < {n}; i++)\n{isum} += {a}[i] * {b}[i];"
-        )
-
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Two 16-bit products are added before they are widened."""
         signed = wrap(w, 8) if kind == "q8" else w - 8
@@ -300,10 +290,6 @@ class SveRow:
     def block(self, kind: Kind, w: str) -> str:
         """One block."""
         return f"ml_dot32_sve({w}, xb)" if kind == "q8" else f"ml_dot32_q4_sve({w}, xb)"
-
-    def span(self, isum: str, a: str, b: str, n: str) -> str:
-        """A predicated loop."""
-        return f"int32_t {isum} = ml_dot_i8_sve({a}, {b}, {n});"
 
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Exact."""

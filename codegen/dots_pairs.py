@@ -157,17 +157,6 @@ class PairRow:
             second = words.both.format(a=words.shift_right16.format(x=packed, n=4), b="low_nibbles")
         return f"ml_sum_i32_{words.suffix}({self._add(self._add(words.zero, first, 'x0'), second, 'x1')})"
 
-    def span(self, isum: str, a: str, b: str, n: str) -> str:
-        """Whole vectors, then a scalar tail."""
-        words = self.words
-        step = self._add("lanes", words.load.format(p=f"{a} + i"), words.load.format(p=f"{b} + i"))
-        return (
-            f"{words.type} lanes = {words.zero};\nint i = 0;\n"
-            f"for (; i + 16 <= {n}; i += 16)\nlanes = {step};\n"
-            f"int32_t {isum} = ml_sum_i32_{words.suffix}(lanes);\n"
-            f"for (; i < {n}; i++)\n{isum} += {a}[i] * {b}[i];"
-        )
-
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Exact."""
         sums: IntArray = wrap(w, 8) @ wrap(x, 8)

@@ -110,10 +110,6 @@ class RvvRow:
         """One block."""
         return f"ml_dot_i8_rvv({w}, xb, {BLOCK})" if kind == "q8" else f"ml_dot32_q4_rvv({w}, xb)"
 
-    def span(self, isum: str, a: str, b: str, n: str) -> str:
-        """As many elements a turn as the machine takes."""
-        return f"int32_t {isum} = ml_dot_i8_rvv({a}, {b}, {n});"
-
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
         """Exact."""
         signed = wrap(w, 8) if kind == "q8" else w - 8

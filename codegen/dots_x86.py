@@ -252,17 +252,6 @@ class _X86RowDot:
             isum = self._mac(isum, part, f"x{k}", unsigned=kind == "q4")
         return f"ml_sum_i32_{x.bits}({isum})"
 
-    def span(self, isum: str, a: str, b: str, n: str) -> str:
-        """Whole vectors, then a scalar tail."""
-        x, width = self.x86, self.x86.bits // 8
-        step = self._mac("lanes", x.load(f"{a} + i"), x.load(f"{b} + i"), unsigned=False)
-        return (
-            f"{x.type} lanes = {x.zero()};\nint i = 0;\n"
-            f"for (; i + {width} <= {n}; i += {width})\nlanes = {step};\n"
-            f"int32_t {isum} = ml_sum_i32_{x.bits}(lanes);\n"
-            f"for (; i < {n}; i++)\n{isum} += {a}[i] * {b}[i];"
-        )
-
 
 @dataclass(frozen=True)
 class MaddubsRow(_X86RowDot):

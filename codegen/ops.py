@@ -356,7 +356,7 @@ def _attention(cache: str) -> tuple[Op, Op]:
             *(_q8_keys() if scaled else _float_keys(element, data)),
             _n("n", "head dimension; for q8 keys a multiple of 32, the rest filled up with zeros"),
         ),
-        needs=frozenset({"rowdot"}) if scaled else lanes,
+        needs=lanes,
         prefers=frozenset({"pack"}) if scaled else frozenset(),
         template="dot_q8.c.j2" if scaled else "dot.c.j2",
         params={"cache": cache},

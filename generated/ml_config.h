@@ -659,7 +659,7 @@
 #define ml_k_axpy_f16 ml_k_axpy_f16_avx
 #endif
 #ifndef ml_k_dot_q8
-#define ml_k_dot_q8 ml_k_dot_q8_sse41
+#define ml_k_dot_q8 ml_k_dot_q8_avx
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx

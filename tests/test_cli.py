@@ -274,7 +274,7 @@ def test_what_nobody_expected(
 def test_interruption_ends_with_130(plain: str) -> None:
     command = [*KRAFLA, "run", "Hello", "-m", plain, "-n", "100000", "-c", "320", "-q"]
     code = "import time, krafla.runtime.model as m; n = m.Generation._next_token\n"
-    code += "def slow(self, ids): time.sleep(0.05); return n(self, ids)\n"
+    code += "def slow(self, ids): time.sleep(0.05); n(self, ids); return ids[0]\n"  # text that never ends
     code += "m.Generation._next_token = slow\n"
     code += f"import sys, krafla.runtime.cli as c; sys.argv[1:] = {command[3:]!r}; c.main()"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=PIPE, stderr=PIPE, bufsize=0)

@@ -14,7 +14,7 @@ import pytest
 
 from krafla.codegen import registry
 from krafla.codegen.isa import Isa
-from krafla.codegen.lanes import Body, Lanes, StripLoop
+from krafla.codegen.lanes import BlockBody, Body, Lanes, StripLoop
 from krafla.codegen.ops import BY_NAME
 from tests import kernels
 
@@ -96,6 +96,9 @@ class NoTail(StripLoop):
 
     def each(self, vector: Lanes, scalar: Lanes, i: str, n: str, body: Body) -> str:
         return super().each(vector, scalar, i, n, body).split(f"for (; {i} < {n}; {i}++)")[0]
+
+    def blocks(self, vector: Lanes, scalar: Lanes, i: str, n: str, count: int, body: BlockBody) -> str:
+        return super().blocks(vector, scalar, i, n, count, body).split(f"for (; {i} < {n}; {i}++)")[0]
 
 
 class LoopsTwice(StripLoop):
@@ -185,17 +188,14 @@ CATALOGUE = (
     Mutation(
         "row-major: magnitudes of x",
         ("avx2", "sse41"),
-        ("matvec_q8", "dot_q8"),
-        rowdot(
-            block=(r"abs_epi8\((_mm\w*_loadu_\w+\(\([^()]*\)\([^()]*\)\))\)", r"abs_epi8(x0)"),
-            span=(r"\+= (\w+)\[i\] \* (\w+)\[i\]", r"+= \1[i] * \1[i]"),
-        ),
+        ("matvec_q8",),
+        rowdot(block=(r"abs_epi8\((_mm\w*_loadu_\w+\(\([^()]*\)\([^()]*\)\))\)", r"abs_epi8(x0)")),
     ),
     # Sums.
     Mutation(
         "fold order",
         ("sse2",),
-        ("rmsnorm", "dot_f32"),
+        ("rmsnorm",),
         facet("reduce", fold="ml_fold16_128({p0}, {p2}, {p1}, {p3})"),
     ),
     Mutation(

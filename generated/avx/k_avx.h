@@ -54,6 +54,11 @@ void ml_k_axpy_f16_avx(float *y, size_t y_stride, const float *p, size_t p_strid
                        const uint16_t *v, int rows, int n);
 #define ML_HAS_AXPY_F16_AVX 1
 
+/* Scores s[query][position] = q[query] . k[position] over one page of q8 keys. */
+void ml_k_dot_q8_avx(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                     int queries, const uint8_t *k, const float *dk, int n);
+#define ML_HAS_DOT_Q8_AVX 1
+
 /* Weighted sums y[query] += p[query][t] v[t] over rows of q8 values, in increasing t. */
 void ml_k_axpy_q8_avx(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
                       const int8_t *v, const float *dv, int rows, int n);

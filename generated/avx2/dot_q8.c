@@ -2,7 +2,7 @@
  * ml_k_dot_q8_avx2
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx2.py (facets: rowdot, pack); do not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx2.py (facets: f32, pack); do not edit.
  *
  * pmaddubsw wants one unsigned operand: |w| times x with w's sign (psignb) is w times x, and 127 * 127 * 2
  * stays below 32767. Q4 nibbles are unsigned already; the eight pair sums of a block (at most 30480) are

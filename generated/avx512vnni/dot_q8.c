@@ -2,7 +2,7 @@
  * ml_k_dot_q8_avx512vnni
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx512vnni.py (facets: rowdot, pack); do not
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx512vnni.py (facets: f32, pack); do not
  * edit.
  *
  * vpdpbusd wants unsigned weights: Q8 weights are stored with +128 and Q4 nibbles raw (weight + 8). Each

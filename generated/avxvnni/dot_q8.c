@@ -2,8 +2,7 @@
  * ml_k_dot_q8_avxvnni
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avxvnni.py (facets: rowdot, pack); do not
- * edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avxvnni.py (facets: f32, pack); do not edit.
  *
  * vpdpbusd wants unsigned weights: Q8 weights are stored with +128 and Q4 nibbles raw (weight + 8). Each
  * block starts from -128 * sum(x) or -8 * sum(x), so its int32 sum is exact.

@@ -2,7 +2,7 @@
  * ml_k_dot_q8_neon
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/neon.py (facets: rowdot, pack); do not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/neon.py (facets: f32, pack); do not edit.
  *
  * No dot product: vmull_s8 gives 16-bit products of two rows at a time, vpadalq_s16 adds pairs of them to
  * 32 bits. Q4 products (at most 8 * 127, eight of them a lane) are added in 16 bits over the whole block.

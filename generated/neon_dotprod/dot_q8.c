@@ -2,8 +2,8 @@
  * ml_k_dot_q8_neon_dotprod
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/neon_dotprod.py (facets: rowdot, pack); do
- * not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/neon_dotprod.py (facets: f32, pack); do not
+ * edit.
  *
  * sdot takes signed bytes. Q4 bytes are stored XOR 0x88, so that a nibble reads as the signed value q - 8:
  * shifted left by 4 (low) or masked (high) it is 16 (q - 8) as a signed byte, and the conversion to float

@@ -2,7 +2,7 @@
  * ml_k_dot_q8_rvv
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/rvv.py (facets: rowdot, pack); do not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/rvv.py (facets: f32, pack); do not edit.
  *
  * No byte dot product, but bytes times a scalar: a step is one byte of each of sixteen rows, so the
  * activation is a scalar operand. Two products (at most 32258) fit into 16 bits before they are widened.

@@ -2,15 +2,12 @@
  * ml_k_dot_q8_scalar
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/scalar.py (facets: rowdot); do not edit.
- *
- * Plain products; a nibble is an element's weight + 8.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/scalar.py (facets: f32); do not edit.
  */
 #include "ml_config.h"
 
 static int32_t one_key(const int8_t *q, const int8_t *k, int n)
 {
-
     int32_t sum = 0;
     for (int i = 0; i < n; i++)
         sum += q[i] * k[i];

@@ -2,8 +2,8 @@
  * ml_k_dot_q8_wasm_simd128
  * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
  *
- * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/wasm_simd128.py (facets: rowdot, pack); do
- * not edit.
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/wasm_simd128.py (facets: f32, pack); do not
+ * edit.
  *
  * There is no 8-bit multiply. A 16-bit lane of a weight step holds two bytes of one row; they are split
  * into the even byte (w & 0xff) and the odd byte (w >> 8, logical), and pair sums of 16-bit products give

@@ -194,16 +194,6 @@ ML_ALWAYS_INLINE int32_t ml_dot32_q4_sve(const uint8_t *w, const int8_t *x)
     return (int32_t)svaddv_s32(svptrue_b32(), sum);
 }
 
-ML_ALWAYS_INLINE int32_t ml_dot_i8_sve(const int8_t *a, const int8_t *b, int n)
-{
-    svint32_t sum = svdup_n_s32(0);
-    for (int i = 0; i < n; i += (int)svcntb()) {
-        svbool_t pg = svwhilelt_b8_s32(i, n);
-        sum = svdot_s32(sum, svld1_s8(pg, a + i), svld1_s8(pg, b + i));
-    }
-    return (int32_t)svaddv_s32(svptrue_b32(), sum);
-}
-
 #endif
 
 #endif

@@ -1,0 +1,132 @@
+/*
+ * ml_k_dot_q8_avx
+ * Scores s[query][position] = q[query] . k[position] over one page of q8 keys.
+ *
+ * Written by krafla-gen from templates/dot_q8.c.j2 and isa_specs/avx.py (facets: f32, pack); do not edit.
+ *
+ * pmaddubsw wants one unsigned operand: |w| times x with w's sign (psignb) is w times x, and 127 * 127 * 2
+ * stays below 32767. Q4 nibbles are unsigned already; the eight pair sums of a block (at most 30480) are
+ * added in int16 before a single pmaddwd, and -8 * sum(x) makes the sum exact.
+ */
+#include "ml_config.h"
+#include "core/x86_common.h"
+
+/* 4 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_4(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        __m128i isum0 = _mm_setzero_si128();
+        __m128i isum1 = _mm_setzero_si128();
+        __m128i isum2 = _mm_setzero_si128();
+        __m128i isum3 = _mm_setzero_si128();
+        for (int step = 0; step < n / 4; step++) {
+            const __m128i w0 = _mm_loadu_si128((const void *)(k + step * 16));
+            const __m128i magnitude = _mm_abs_epi8(w0);
+            isum0 = _mm_add_epi32(
+                isum0,
+                _mm_madd_epi16(_mm_maddubs_epi16(
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 4)), w0)),
+                               ones));
+            isum1 = _mm_add_epi32(
+                isum1,
+                _mm_madd_epi16(
+                    _mm_maddubs_epi16(
+                        magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + x_stride + step * 4)), w0)),
+                    ones));
+            isum2 = _mm_add_epi32(
+                isum2, _mm_madd_epi16(
+                           _mm_maddubs_epi16(
+                               magnitude,
+                               _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)), w0)),
+                           ones));
+            isum3 = _mm_add_epi32(
+                isum3, _mm_madd_epi16(
+                           _mm_maddubs_epi16(
+                               magnitude,
+                               _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + 3 * x_stride + step * 4)), w0)),
+                           ones));
+        }
+        const __m128 k_scale = _mm_loadu_ps(dk + t);
+        _mm_storeu_ps(s + t, _mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(_mm_set1_ps(dq[0]), k_scale)));
+        _mm_storeu_ps((s + s_stride) + t,
+                      _mm_mul_ps(_mm_cvtepi32_ps(isum1), _mm_mul_ps(_mm_set1_ps(dq[1]), k_scale)));
+        _mm_storeu_ps((s + 2 * s_stride) + t,
+                      _mm_mul_ps(_mm_cvtepi32_ps(isum2), _mm_mul_ps(_mm_set1_ps(dq[2]), k_scale)));
+        _mm_storeu_ps((s + 3 * s_stride) + t,
+                      _mm_mul_ps(_mm_cvtepi32_ps(isum3), _mm_mul_ps(_mm_set1_ps(dq[3]), k_scale)));
+        k += n * 4;
+    }
+}
+
+/* 2 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_2(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                      const int32_t *xs, const uint8_t *k, const float *dk, int n)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        __m128i isum0 = _mm_setzero_si128();
+        __m128i isum1 = _mm_setzero_si128();
+        for (int step = 0; step < n / 4; step++) {
+            const __m128i w0 = _mm_loadu_si128((const void *)(k + step * 16));
+            const __m128i magnitude = _mm_abs_epi8(w0);
+            isum0 = _mm_add_epi32(
+                isum0,
+                _mm_madd_epi16(_mm_maddubs_epi16(
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 4)), w0)),
+                               ones));
+            isum1 = _mm_add_epi32(
+                isum1,
+                _mm_madd_epi16(
+                    _mm_maddubs_epi16(
+                        magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + x_stride + step * 4)), w0)),
+                    ones));
+        }
+        const __m128 k_scale = _mm_loadu_ps(dk + t);
+        _mm_storeu_ps(s + t, _mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(_mm_set1_ps(dq[0]), k_scale)));
+        _mm_storeu_ps((s + s_stride) + t,
+                      _mm_mul_ps(_mm_cvtepi32_ps(isum1), _mm_mul_ps(_mm_set1_ps(dq[1]), k_scale)));
+        k += n * 4;
+    }
+}
+
+/* 1 query against the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t *xs, const uint8_t *k,
+                      const float *dk, int n)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
+    for (int t = 0; t < ML_PAGE; t += 4) {
+        __m128i isum0 = _mm_setzero_si128();
+        for (int step = 0; step < n / 4; step++) {
+            const __m128i w0 = _mm_loadu_si128((const void *)(k + step * 16));
+            const __m128i magnitude = _mm_abs_epi8(w0);
+            isum0 = _mm_add_epi32(
+                isum0,
+                _mm_madd_epi16(_mm_maddubs_epi16(
+                                   magnitude, _mm_sign_epi8(_mm_set1_epi32(ml_load_i32(x + step * 4)), w0)),
+                               ones));
+        }
+        const __m128 k_scale = _mm_loadu_ps(dk + t);
+        _mm_storeu_ps(s + t, _mm_mul_ps(_mm_cvtepi32_ps(isum0), _mm_mul_ps(_mm_set1_ps(dq[0]), k_scale)));
+        k += n * 4;
+    }
+}
+
+void ml_k_dot_q8_avx(float *s, size_t s_stride, const int8_t *xt, const float *dq, const int32_t *xs,
+                     int queries, const uint8_t *k, const float *dk, int n)
+{
+    const size_t x_stride = (size_t)n / ML_BLOCK * 32;
+    int i = 0;
+    for (; i + 4 <= queries; i += 4)
+        queries_4(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 2 <= queries; i += 2)
+        queries_2(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                  dk, n);
+    for (; i + 1 <= queries; i += 1)
+        queries_1(s + (size_t)i * s_stride, xt + (size_t)i * x_stride, dq + i, xs + i, k, dk, n);
+}
