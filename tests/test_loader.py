@@ -20,7 +20,7 @@ from krafla.tools.mlb import Header, Model, layout
 from tests.native import build_library, write_source
 
 OK, IO, FORMAT, SHAPE, NOMEM = range(5)
-SOURCES = ("core/error.c", "core/arena.c", "core/file.c", "model/mlb.c")
+SOURCES = ("core/error.c", "core/arena.c", "core/bundle.c", "core/file.c", "model/mlb.c")
 # Undefined behaviour ends the test run.
 SANITIZE = ("-fsanitize=undefined", "-fsanitize-trap=undefined")
 PROBE = r"""

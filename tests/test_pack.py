@@ -19,7 +19,7 @@ from krafla.tools.mlb import Q8_0, Header, Model, Tensor, layout
 from tests.native import build_library, build_program, write_source
 
 OK, FORMAT, ARGUMENT = 0, 2, 7
-CORE = ("core/error.c", "core/arena.c", "core/file.c", "core/threads.c", "core/pack.c")
+CORE = ("core/error.c", "core/arena.c", "core/bundle.c", "core/file.c", "core/threads.c", "core/pack.c")
 SOURCES = (*CORE, "model/mlb.c", "model/pack_cache.c", "model/pack_model.c")
 SANITIZE = ("-pthread", "-fsanitize=undefined", "-fsanitize-trap=undefined")
 PROBE = r"""

@@ -17,7 +17,7 @@ from tests.native import build_library
 
 DATA = Path(__file__).resolve().parent / "data"
 SOURCES = (
-    *("core/error.c", "core/arena.c", "core/file.c"),
+    *("core/error.c", "core/arena.c", "core/bundle.c", "core/file.c"),
     *(f"model/{n}.c" for n in ("tokenizer", "bpe", "mlt", "llama2_tokenizer", "unicode", "pretokenize")),
 )
 SANITIZE = ("-fsanitize=undefined", "-fsanitize-trap=undefined")
