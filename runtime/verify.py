@@ -93,10 +93,11 @@ _SVE = {128: "max,sve-max-vq=1", 256: "max,sve-max-vq=2", 512: "max,sve-max-vq=4
 MACHINES = (
     *(
         Machine("x86_64-linux", isa)
-        for isa in ("scalar", "sse2", "sse41", "avx2", "avxvnni", "avx512vnni", "amx_int8")
+        for isa in ("scalar", "sse2", "sse41", "avx", "avx2", "avxvnni", "avx512vnni", "amx_int8")
     ),
     Machine("x86_64-linux", "sse2", _qemu("x86_64", "Opteron_G1")),
     Machine("x86_64-linux", "sse41", _qemu("x86_64", "Penryn")),
+    Machine("x86_64-linux", "avx", _qemu("x86_64", "SandyBridge")),
     Machine("x86_64-linux", "avx2", _qemu("x86_64", "Haswell")),
     Machine("x86-linux", "scalar", _qemu("i386", "n270")),
     Machine("x86-linux", "sse2", _qemu("i386", "n270")),
