@@ -105,7 +105,8 @@ class File(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("size", ctypes.c_size_t),
         ("mapped", ctypes.c_bool),
-        ("handle", ctypes.c_void_p),
+        ("base", ctypes.c_void_p),
+        ("base_size", ctypes.c_size_t),
     ]
 
 
