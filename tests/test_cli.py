@@ -273,7 +273,9 @@ def test_what_nobody_expected(
 
 def test_interruption_ends_with_130(plain: str) -> None:
     command = [*KRAFLA, "run", "Hello", "-m", plain, "-n", "100000", "-c", "320", "-q"]
-    code = "import time, krafla.runtime.model as m; n = m.Generation._next_token\n"
+    # Whoever starts the tests in the background may have made SIGINT ignored.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "import time, krafla.runtime.model as m; n = m.Generation._next_token\n"
     code += "def slow(self, ids): time.sleep(0.05); n(self, ids); return ids[0]\n"  # text that never ends
     code += "m.Generation._next_token = slow\n"
     code += f"import sys, krafla.runtime.cli as c; sys.argv[1:] = {command[3:]!r}; c.main()"
