@@ -19,7 +19,7 @@ from krafla.runtime.cpu import cpu_name
 @click.command("doctor")
 @options.json_option
 def command(as_json: bool) -> None:
-    """Tell what this machine can run (each ISA, or what it lacks), and where things are kept."""
+    """Tell what this machine can run (each ISA, or what it lacks), what can be built, and where things are kept."""
     facts = examine()
     click.echo(json.dumps(facts) if as_json else describe(facts))
 
@@ -45,12 +45,28 @@ def examine() -> dict[str, Any]:
             for isa in found
         ],
         "best": max((isa for isa in found if isa.usable), key=lambda isa: isa.facts.priority).facts.name,
+        "builds": builds(),
         "zig": {"version": zig.version(), "command": " ".join(zig.command()), "target": zig.host_triple()},
         "cache": {
             "path": str(cache.root()),
             "bytes": {name: size(cache.root() / name) for name in cache.ROOMS},
         },
     }
+
+
+def builds() -> list[dict[str, Any]]:
+    """Every target and ISA that `build.py` makes, and the machines of the verification table that run it."""
+    from krafla.runtime import targets, verify
+
+    return [
+        {
+            "target": platform_.name,
+            "isa": isa,
+            "verified": [m.title for m in verify.MACHINES if (m.target, m.isa) == (platform_.name, isa)],
+        }
+        for platform_ in targets.PLATFORMS.values()
+        for isa in targets.variants(platform_)
+    ]
 
 
 def describe(facts: dict[str, Any]) -> str:
@@ -66,6 +82,10 @@ def describe(facts: dict[str, Any]) -> str:
         mark = "*" if isa["name"] == facts["best"] else " "
         verdict = "usable" if isa["usable"] else f"needs {isa['missing']}"
         lines.append(f"  {mark} {isa['name']:<14}{verdict:<36}{isa['about']}")
+    lines += ["", "Builds (python build.py --target TARGET --isa ISA), and what each was verified on:"]
+    for build in facts["builds"]:
+        verified = ", ".join(build["verified"]) or "compiled only"
+        lines.append(f"    {build['target']:<17}{build['isa']:<14}{verified}")
     compiler, kept = facts["zig"], facts["cache"]
     lines += ["", f"zig {compiler['version']} ({compiler['command']}), target {compiler['target']}"]
     lines.append(f"cache {kept['path']}")

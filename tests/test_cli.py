@@ -164,7 +164,11 @@ def test_doctor(capsys: Capture) -> None:
     assert "scalar" in usable
     assert all(isa["missing"] for isa in report["isas"] if not isa["usable"])
     assert report["cache"]["bytes"]["lib"] > 0
+    verified = {(build["target"], build["isa"]): build["verified"] for build in report["builds"]}
+    assert len(verified["aarch64-linux", "sve"]) == 4  # vector lengths
+    assert verified["aarch64-macos", "neon"] == []
     text = ok(capsys, "doctor")
+    assert "compiled only" in text
     for word in (f"* {report['best']}", report["zig"]["version"], report["cpu"], report["cache"]["path"]):
         assert word in text
 
