@@ -90,7 +90,10 @@ class Dot(Protocol):
         """Statement: four activations at `source` arranged at `to` (x_bytes / 8 bytes) as mac reads them."""
 
     def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
-        """What the machine computes for stored weights w [rows, 32] and activations x [32]: sums [rows]."""
+        """What the machine computes, as sums [rows], for weights w [rows, 32] and activations x [32].
+
+        Q8 weights are given as stored, with the offset; Q4 weights as the file's nibbles, before the XOR.
+        """
 
 
 def wrap(values: IntArray, bits: int) -> IntArray:
