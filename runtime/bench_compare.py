@@ -61,7 +61,7 @@ class Old:
     def ratio(self, row: dict[str, Any]) -> Ratio | None:
         """A row of the new run beside its older self; None if the older run does not have it."""
         old = self.rounds.get(_key(row, self.kind))
-        return old and compare(old, tuple(_rounds(row)))
+        return compare(old, tuple(_rounds(row))) if old else None
 
     def differences(self, now: dict[str, Any]) -> list[str]:
         """What else is different, as sentences: CPU and model."""
