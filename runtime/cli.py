@@ -19,6 +19,7 @@ COMMANDS = {
     "tok": "Turn text into token ids and back.",
     "convert": "Turn a model into an .mlb file with its tokenizer.",
     "pull": "Download a model by name.",
+    "eval": "Measure how well a model predicts a text, and how close it is to another.",
     "bench": "Measure how fast models and kernels run here.",
     "doctor": "Tell what this machine can run, and where things are kept.",
 }

@@ -208,13 +208,21 @@ class Model:
         self._held = list(ids)
         return result
 
-    def logits_in_parts(self, ids: Sequence[int], batch: int = 128) -> Iterator[npt.NDArray[np.float32]]:
-        """The same in arrays of `batch` rows, for texts whose logits would not fit into memory."""
+    def logits_in_parts(
+        self, ids: Sequence[int], batch: int = 128, first: int = 0
+    ) -> Iterator[npt.NDArray[np.float32]]:
+        """The same in arrays of `batch` rows, for texts whose logits would not fit into memory.
+
+        Logits of the positions before `first` are not computed.
+        """
         import numpy as np
 
         self._check_length(len(ids))
         self._truncate(0)
-        for start in range(0, len(ids), batch):
+        for start in range(0, first, batch):
+            rows = self._rows(ids, start, min(start + batch, first), every=False)
+            self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
+        for start in range(first, len(ids), batch):
             part = np.empty((min(batch, len(ids) - start), self.config.vocab), np.float32)
             self._logits_into(part, ids, start)
             yield part
