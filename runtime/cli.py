@@ -16,6 +16,7 @@ from krafla.tools.errors import KraflaError
 #: The subcommands, each in a module of its own that is imported only when called, and what the help says.
 COMMANDS = {
     "run": "Complete a prompt or answer a question.",
+    "serve": "Serve a model to programs and to a page in the browser.",
     "tok": "Turn text into token ids and back.",
     "convert": "Turn a model into an .mlb file with its tokenizer.",
     "pull": "Download a model by name.",
