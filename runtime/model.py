@@ -283,13 +283,11 @@ class Model:
                 f"(set it with -c, at most {self.config.max_seq} for this model)"
             )
 
-    def _truncate(self, length: int) -> list[int]:
-        """Cut the sequence; what it holds counts as unknown until the caller says otherwise."""
-        kept, self._held = self._held, []
-        del kept[length:]
+    def _truncate(self, length: int) -> None:
+        """Cut the sequence, and what is known of it first: an interruption must leave no more than is there."""
+        del self._held[length:]
         if self._api.fn.ml_sequence_length(self._engine, self._sequence) != length:
             self._api.fn.ml_sequence_truncate(self._engine, self._sequence, length)
-        return kept
 
     def _rows(self, ids: Sequence[int], start: int, end: int, every: bool) -> Any:
         last = len(ids) - 1
@@ -300,26 +298,45 @@ class Model:
             row.wants_logits = int(wanted)
         return rows
 
+    def prefill(self, ids: Sequence[int], report: progress.Report = progress.silent) -> int:
+        """Read `ids` ahead of a `generate` that begins with them; how many were there from an earlier one.
+
+        `report` is called after each batch; what it raises ends the reading, and what was read is kept.
+        """
+        self._check_length(len(ids))
+        start = self._keep(ids, len(ids))
+        for first in range(start, len(ids), self.config.batch):
+            self._step(ids, first)
+            report("reading", min(first + self.config.batch, len(ids)) - start, len(ids) - start)
+        return start
+
     def _advance(self, ids: list[int]) -> Any:
         """Make the sequence hold `ids`, keeping the prefix it has already; the last one's logits."""
+        for first in range(self._keep(ids, len(ids) - 1), len(ids), self.config.batch):
+            self._step(ids, first)
+        return self._logits
+
+    def _step(self, ids: Sequence[int], first: int) -> None:
+        """A batch of `ids` from position `first` on; only the last of all has logits."""
+        rows = self._rows(ids, first, min(first + self.config.batch, len(ids)), every=False)
+        self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
+        self._held.extend(ids[first : first + len(rows)])
+
+    def _keep(self, ids: Sequence[int], most: int) -> int:
+        """Cut the sequence to what it has in common with `ids`, `most` positions at most; its length."""
         start = 0
-        for held, wanted in zip(self._held, ids[:-1], strict=False):
+        for held, wanted in zip(self._held, ids[:most], strict=False):
             if held != wanted:
                 break
             start += 1
         # A model with a state may have to go back further.
-        start = self._api.fn.ml_sequence_reachable(self._engine, self._sequence, start)
-        kept = self._truncate(start)
-        for first in range(start, len(ids), self.config.batch):
-            rows = self._rows(ids, first, min(first + self.config.batch, len(ids)), every=False)
-            self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
-        kept.extend(ids[start:])
-        self._held = kept
-        return self._logits
+        reachable: int = self._api.fn.ml_sequence_reachable(self._engine, self._sequence, start)
+        self._truncate(reachable)
+        return reachable
 
 
 class Generation:
-    """Text as it is generated; after the last piece `finish` says why it ended: stop, length or context."""
+    """Text as it is generated; afterwards `finish` says why it ended: stop, length, context or interrupted."""
 
     def __init__(
         self, model: Model, prompt: list[int], max_tokens: int | None, sampling: Sampling, seed: int
@@ -342,6 +359,10 @@ class Generation:
     def __iter__(self) -> Iterator[str]:
         return self
 
+    def cancel(self) -> None:
+        """End after the token that is being made; `finish` will be interrupted. For signal handlers, threads."""
+        self.finish = "interrupted"
+
     def __next__(self) -> str:
         return next(self._pieces)
 
@@ -361,6 +382,8 @@ class Generation:
 
     def _next_token(self, all_ids: list[int]) -> int | None:
         model = self._model
+        if self.finish:
+            return None
         if self._limit is not None and len(self.ids) >= self._limit:
             self.finish = "length"
         elif len(all_ids) > model.config.context:
