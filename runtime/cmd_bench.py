@@ -47,7 +47,15 @@ def _several(flags: tuple[str, ...], default: str, help_text: str) -> Callable[[
     return click.option(*flags, default=default, show_default=True, callback=_numbers, help=help_text)
 
 
-@click.command("bench", help=HELP)
+EXAMPLES = options.examples(
+    "krafla bench",
+    "krafla bench -m model.gguf --isa all -t 1,2 -d 0,1024 --kv f32,q8",
+    "krafla bench --kernels --op matmul",
+    "krafla bench --tune",
+)
+
+
+@click.command("bench", help=HELP, epilog=EXAMPLES)
 @options.model_option
 @click.option("--isa", metavar="NAMES", help="Instruction sets, or `all` [default: the best here].")
 @_several(("-t", "--threads"), "1", "Threads.")

@@ -27,12 +27,13 @@ reference's, how often both hold the same token the likeliest, and the error of 
 A text longer than the window is read in windows that overlap; each token is scored once, in the first window
 that holds it. Intervals are of 95 %, by a block bootstrap over the text. The same options give the same figures,
 to the last digit, for any number of threads.
-
-\b
-  krafla eval -m MODEL --text book.txt
-  krafla eval -m small-q4.mlb --against small-q8.mlb
-  krafla eval --kv q8 --against-kv f32 --plot kl.svg
 """
+EXAMPLES = options.examples(
+    "krafla eval",
+    "krafla eval -m model.gguf --text book.txt --json",
+    "krafla eval -m small-q4.mlb --against small-q8.mlb --plot divergence.svg",
+    "krafla eval --kv q8 --against-kv f32",
+)
 KV = click.Choice(["f32", "f16", "q8"])
 #: How figures are called for people, and whether they are percentages.
 ROWS = {
@@ -51,14 +52,21 @@ ROWS = {
 }
 
 
-@click.command("eval", help=HELP)
+@click.command("eval", help=HELP, epilog=EXAMPLES)
 @options.model_option
 @click.option("--text", metavar="FILE", help="The text, `-` for standard input [default: a built-in one].")
-@click.option("--against", metavar="MODEL", help="Compare with this model.")
+@click.option(
+    "--against", metavar="MODEL", shell_complete=options.complete_model, help="Compare with this model."
+)
 @click.option("--kv", type=KV, default="f32", show_default=True, help="KV memory.")
 @click.option("--against-kv", type=KV, help="KV memory of the reference [default: the same].")
 @options.isa_option
-@click.option("--against-isa", metavar="NAME", help="Instruction set of the reference [default: the same].")
+@click.option(
+    "--against-isa",
+    metavar="NAME",
+    shell_complete=options.complete_isa,
+    help="Instruction set of the reference [default: the same].",
+)
 @click.option(
     "-n", "--tokens", type=click.IntRange(2), help="Only so many tokens of the text [default: all]."
 )

@@ -123,7 +123,7 @@ def read_text(data: bytes, name: str) -> str:
 
 def built_in_text() -> str:
     """A text of the project's own, of about 1300 tokens, for when none is given."""
-    return (Path(__file__).parent / "data" / "eval_text.txt").read_text(encoding="utf-8")
+    return (Path(__file__).parent / "eval_text.txt").read_text(encoding="utf-8")
 
 
 def cut(

@@ -265,9 +265,9 @@ def test_logits_that_are_not_finite_are_refused(capsys: Capture, tmp_path: Path,
     from krafla.tools.mlb import Model as File
 
     path = toy(tmp_path)
-    at = File(path).tensors["final_norm"].offset
+    at = File(path).tensors["wcls"].scales_offset
     data = bytearray(path.read_bytes())
-    data[at : at + 4] = np.float32(np.nan).tobytes()
+    data[at : at + 4] = np.float32(np.inf).tobytes()
     path.write_bytes(data)
     code, sentence = fail(capsys, "-m", path, "--text", text)
     assert (code, "toy.mlb: logits after token 0 are not finite" in sentence) == (5, True), sentence
