@@ -155,11 +155,11 @@ class Splitter:
 
 @dataclass(frozen=True)
 class TokenText:
-    """A token of the answer with its bytes."""
+    """A token with its bytes; `offset` is where it begins in the text, in letters."""
 
-    id: int
     data: bytes
     logprob: TokenLogprob | None
+    offset: int = 0
 
 
 class Vocabulary:
@@ -192,6 +192,7 @@ class Answer:
     ) -> None:
         self._vocabulary = vocabulary
         self._previous = previous
+        self._length = 0
         self._splitter = splitter
         self._text = TextStream()
         self._stop = StopFilter(stops)
@@ -211,9 +212,11 @@ class Answer:
         """What the token adds."""
         data = self._vocabulary.shown(self._previous, token.id)
         self._previous = token.id
-        said = self._filtered(self._splitter.push(self._text.push(data)))
+        offset, text = self._length, self._text.push(data)
+        self._length += len(text)
+        said = self._filtered(self._splitter.push(text))
         if token.logprob is not None and (self.stopped is None or said.content):
-            self.tokens.append(TokenText(token.id, self._vocabulary.pieces[token.id], token.logprob))
+            self.tokens.append(TokenText(self._vocabulary.pieces[token.id], token.logprob, offset))
         return said
 
     def finish(self) -> Said:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,15 +14,18 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from krafla import __version__
-from krafla.runtime.server import chat, schema
+from krafla.runtime.server import chat, completions, embeddings, info, messages, responses, schema
 from krafla.runtime.server.errors import ApiError, from_validation
 from krafla.runtime.server.jobs import Gone, Job, as_api_error, while_connected
-from krafla.runtime.server.middleware import Guard, HttpCounts, error_response, is_anthropic
+from krafla.runtime.server.middleware import Guard, HttpCounts, anthropic_body, error_response, is_anthropic
+from krafla.runtime.server.schema_messages import CountRequest, MessagesRequest
+from krafla.runtime.server.schema_responses import ResponsesRequest
 from krafla.runtime.server.service import Service
 
+log = logging.getLogger("krafla.server")
 PAGE = Path(__file__).resolve().parent / "page"
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 CLIENT_CLOSED = 499
@@ -59,7 +63,9 @@ def create_app(service: Service) -> FastAPI:
     )
     _add_errors(app)
     _add_chat(app, service)
-    _add_models(app, service)
+    _add_completions(app, service)
+    _add_others(app, service)
+    _add_info(app, service, counts)
     _add_page(app)
     return app
 
@@ -86,10 +92,6 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Gone)
     async def gone(request: Request, error: Gone) -> Response:
         return Response(status_code=CLIENT_CLOSED)
-
-    @app.exception_handler(Exception)
-    async def internal(request: Request, error: Exception) -> Response:
-        return error_response(as_api_error(error), is_anthropic(request.scope))
 
 
 def answer_id(request: Request, prefix: str) -> str:
@@ -119,13 +121,21 @@ async def whole(request: Request, job: Job, work: Any) -> Response:
 def stream(request: Request, job: Job, chunks: AsyncIterator[Any], done: bool = True) -> Response:
     """The answer as server-sent events: objects, or (event, object) pairs; None is a comment."""
 
+    def failed(error: Exception) -> str:
+        wrong = as_api_error(error)
+        if wrong.status == 500:
+            log.error("an answer failed", exc_info=error)
+        if is_anthropic(request.scope):
+            return _event(("error", anthropic_body(wrong)))
+        # The form of /v1/responses has named events.
+        return _event(wrong.body() if done else ("error", {"type": "error", **wrong.body()["error"]}))
+
     async def lines() -> AsyncIterator[str]:
         try:
             async for chunk in chunks:
                 yield ": keep-alive\n\n" if chunk is None else _event(chunk)
         except Exception as error:
-            job.error = as_api_error(error)
-            yield _event(job.error.body())
+            yield failed(error)
         finally:
             await chunks.aclose()  # type: ignore[attr-defined]
             job.cancel()
@@ -152,44 +162,87 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         return await whole(request, job, chat.chat_json(service, job, body, name))
 
 
-def _add_models(app: FastAPI, service: Service) -> None:
+def _add_completions(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/completions")
+    async def text_completions(body: schema.CompletionRequest, request: Request) -> Response:
+        name = answer_id(request, "cmpl-")
+        job = await completions.completion_job(service, body, name)
+        if body.stream:
+            return stream(request, job, completions.completion_stream(service, job, body, name))
+        return await whole(request, job, completions.completion_json(service, job, body, name))
+
+    @app.post("/v1/embeddings")
+    async def text_embeddings(body: schema.EmbeddingRequest, request: Request) -> Response:
+        work = embeddings.embeddings(service, body, answer_id(request, "emb-"))
+        return JSONResponse(await while_connected(request, work))
+
+
+def _add_others(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/responses")
+    async def model_responses(body: ResponsesRequest, request: Request) -> Response:
+        name = answer_id(request, "resp_")
+        job = await responses.response_job(service, body, name)
+        if body.stream:
+            chunks = responses.response_stream(service, job, body, name)
+            return stream(request, job, chunks, done=False)
+        return await whole(request, job, responses.response_json(service, job, body, name))
+
+    @app.post("/v1/messages")
+    async def model_messages(body: MessagesRequest, request: Request) -> Response:
+        name = answer_id(request, "msg_")
+        job = await messages.message_job(service, body, name)
+        if body.stream:
+            return stream(request, job, messages.message_stream(service, job, name), done=False)
+        return await whole(request, job, messages.message_json(service, job, name))
+
+    @app.post("/v1/messages/count_tokens")
+    async def count_tokens(body: CountRequest) -> Response:
+        return JSONResponse(await messages.count_tokens(service, body))
+
+
+def _add_info(app: FastAPI, service: Service, counts: HttpCounts) -> None:
     @app.get("/health")
     async def health() -> Response:
-        state = service.state
-        if state == "ready":
-            return JSONResponse({"status": "ok"})
-        body: dict[str, Any] = {"status": state}
-        message = service.error or f"the model is {state}"
-        body["error"] = ApiError(503, message, code=state).body()["error"]
-        return JSONResponse(body, 503, {"Retry-After": "2"} if state == "loading" else None)
+        body, status = info.health(service)
+        return JSONResponse(body, status, {"Retry-After": "2"} if body["status"] == "loading" else None)
 
     @app.get("/v1/models")
     async def models() -> Response:
-        return JSONResponse({"object": "list", "data": [_model(service)]})
+        return JSONResponse({"object": "list", "data": [info.model_card(service)]})
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
-        if name != service.model_name():
+        card = info.model_card(service)
+        if name != card["id"]:
             raise ApiError(404, f"the model {name!r} is not here", "model", "model_not_found")
-        return JSONResponse(_model(service))
+        return JSONResponse(card)
 
+    @app.post("/tokenize")
+    async def tokenize(body: schema.TokenizeRequest) -> Response:
+        loaded = service.loaded()
+        return JSONResponse(await service.prepare(lambda: info.tokenize(loaded, body)))
 
-def _model(service: Service) -> dict[str, Any]:
-    loaded = service.loaded()
-    config = loaded.model.config
-    return {
-        "id": service.model_name(),
-        "object": "model",
-        "created": loaded.created,
-        "owned_by": "krafla",
-        "meta": {
-            "n_ctx": config.context,
-            "n_ctx_train": config.max_seq,
-            "n_vocab": config.vocab,
-            "n_embd": config.dim,
-            "size": config.file_bytes,
-        },
-    }
+    @app.post("/detokenize")
+    async def detokenize(body: schema.DetokenizeRequest) -> Response:
+        loaded = service.loaded()
+        return JSONResponse(await service.prepare(lambda: info.detokenize(loaded, body)))
+
+    @app.post("/apply-template")
+    async def apply_template(body: schema.TemplateRequest) -> Response:
+        loaded = service.loaded()
+        return JSONResponse(await service.prepare(lambda: info.apply_template(loaded, body)))
+
+    @app.get("/props")
+    async def props() -> Response:
+        return JSONResponse(info.props(service))
+
+    @app.get("/slots")
+    async def slots() -> Response:
+        return JSONResponse(info.slots(service))
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return PlainTextResponse(info.metrics(service, counts), media_type="text/plain; version=0.0.4")
 
 
 def _add_page(app: FastAPI) -> None:

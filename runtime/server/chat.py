@@ -115,24 +115,36 @@ def shape_of(loaded: Loaded, body: schema.ChatRequest, tools: list[calls.Tool], 
     return Shape(thinking_of(loaded, prompt), wanted, tools, form, must, parallel)
 
 
-async def chat_job(service: Service, body: schema.ChatRequest, name: str) -> Job:
-    """The job of a chat, started."""
+async def chat_prompt(service: Service, body: schema.ChatRequest) -> tuple[str, list[int]]:
+    """The prompt of a chat as text and tokens."""
     loaded = service.loaded()
     service.check_model(body.model)
-    tools = tools_of(body.tools) if body.tool_choice != "none" else []
     variables = template_variables(loaded, body.chat_template_kwargs, body.reasoning_effort)
 
     def prepare() -> tuple[str, list[int]]:
-        prompt = render(loaded, body.messages, tools, variables)
+        prompt = render(loaded, body.messages, offered(body), variables)
         assert loaded.model.tokenizer is not None
         return prompt, loaded.model.tokenizer.encode(prompt, bos=False)
 
-    prompt, ids = await service.prepare(prepare)
+    return await service.prepare(prepare)
+
+
+def offered(body: schema.ChatRequest) -> list[calls.Tool]:
+    """The tools that the model is told of: none if it must not call any."""
+    return tools_of(body.tools) if body.tool_choice != "none" else []
+
+
+async def chat_job(service: Service, body: schema.ChatRequest, name: str) -> Job:
+    """The job of a chat, started."""
+    loaded = service.loaded()
+    prompt, ids = await chat_prompt(service, body)
     limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     request = token_request(loaded, service, body, ids, limit, name)
     if body.logprobs:
         request = replace(request, logprobs=body.top_logprobs or 0)
-    job = Job(service, loaded, [request], shape_of(loaded, body, tools, prompt), body.stops(), "messages")
+    job = Job(
+        service, loaded, [request], shape_of(loaded, body, offered(body), prompt), body.stops(), "messages"
+    )
     await job.start(body.n or 1)
     return job
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from pydantic import ValidationError
+
 from krafla.runtime.server.request import ContextOverflow, NotReady, QueueFull
+from krafla.runtime.server.schema import ChatRequest
 from krafla.tools.errors import KraflaError, UsageError
 
 TYPES = {
@@ -51,6 +56,29 @@ class ApiError(Exception):
 def refuse(param: str, message: str, code: str | None = None) -> ApiError:
     """A 400 about one field, whose name the sentence begins with."""
     return ApiError(400, f"{param}: {message}", param, code)
+
+
+@contextmanager
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors from inside the block name the fields of another interface: {what is known inside: its name outside}."""
+    try:
+        yield
+    except ApiError as error:
+        for inside, outside in names.items():
+            if error.param is not None and re.match(rf"{inside}(?![a-z_])", error.param):
+                error.param = outside + error.param[len(inside) :]
+                error.message = re.sub(rf"^{inside}(?![a-z_])", outside, error.message)
+                error.args = (error.message,)
+        raise
+
+
+def translated(fields: dict[str, Any]) -> ChatRequest:
+    """A chat made of another interface's fields; ApiError if they do not go together."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as error:
+        located = [{**entry, "loc": ("body", *entry["loc"])} for entry in error.errors()]
+        raise from_validation(located, fields) from error
 
 
 def from_core(error: KraflaError, prompt_field: str = "messages") -> ApiError:

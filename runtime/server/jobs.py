@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -95,7 +94,7 @@ def token_request(
         seed=body.seed,
         stop_ids=loaded.model.tokenizer.eos,
         ignore_eos=bool(body.ignore_eos),
-        deadline=None if options.request_timeout is None else time.monotonic() + options.request_timeout,
+        deadline=service.deadline(),
         id=name,
     )
 
@@ -124,9 +123,10 @@ class Job:
         self._prompt_field = prompt_field
         self._tickets: list[Ticket] = []
         self._n = 1
+        self.prompts = [request.prompt for request in requests]
         self.usage = Usage()
         self.finishes: dict[int, str] = {}
-        self.error: ApiError | None = None
+        self.stops_hit: dict[int, str] = {}
 
     @property
     def count(self) -> int:
@@ -211,6 +211,7 @@ class Job:
             self.usage.completion += 1
             said = answer.push(event)
             if answer.stopped is not None:
+                self.stops_hit[index] = answer.stopped
                 return self._end(index, answer, said, "stop")
             if said.content or said.reasoning or said.calls:
                 return Step(index, said, answer.take_tokens())
@@ -219,14 +220,11 @@ class Job:
         return None
 
     def _finished(self, index: int, answer: Answer, event: Finished) -> Step:
-        if event.reason == "failed":
-            raise ApiError(500, event.error or "the engine failed")
-        if event.reason == "timeout":
-            seconds = self._service.options.request_timeout
-            raise ApiError(408, f"the request took longer than {seconds:g} seconds", code="timeout")
-        if event.reason == "cancelled":
-            raise ApiError(503, "the server is shutting down", code="closing")
+        if event.reason not in ("stop", "length"):
+            raise self._service.ended(event)
         said = answer.finish()
+        if answer.stopped is not None:  # its last letter was held back until now
+            self.stops_hit[index] = answer.stopped
         reason = "tool_calls" if answer.calls and event.reason == "stop" else event.reason
         return self._end(index, answer, said, reason)
 

@@ -32,10 +32,13 @@ class HttpCounts:
 
 def error_response(error: ApiError, anthropic: bool = False) -> JSONResponse:
     """The error as an answer; Anthropic's clients expect another shape."""
-    body = error.body()
-    if anthropic:
-        body = {"type": "error", "error": {"type": error.type, "message": error.message}}
+    body = anthropic_body(error) if anthropic else error.body()
     return JSONResponse(body, error.status, error.headers)
+
+
+def anthropic_body(error: ApiError) -> dict[str, Any]:
+    """The error in Anthropic's shape."""
+    return {"type": "error", "error": {"type": error.type, "message": error.message}}
 
 
 def is_anthropic(scope: Scope) -> bool:
@@ -81,6 +84,12 @@ class Guard:
             await self._app(scope, _replay(body, receive), answer)
         except ApiError as error:
             await error_response(error, is_anthropic(scope))(scope, receive, answer)
+        except Exception as error:
+            if status:
+                raise
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            wrong = ApiError(500, f"internal error: {type(error).__name__}")
+            await error_response(wrong, is_anthropic(scope))(scope, receive, answer)
         finally:
             self._counts.active -= 1
             self._note(scope, status, time.perf_counter() - started)

@@ -22,7 +22,7 @@ from krafla.runtime.server import calls
 from krafla.runtime.server.answer import THINK, Vocabulary
 from krafla.runtime.server.errors import ApiError, from_core, refuse
 from krafla.runtime.server.grammar import Grammars
-from krafla.runtime.server.request import NotReady, Request, Ticket
+from krafla.runtime.server.request import Finished, NotReady, Request, Ticket
 from krafla.runtime.server.scheduler import Scheduler, SchedulerOptions
 from krafla.tools.chat_template import ChatTemplate
 from krafla.tools.errors import KraflaError, access
@@ -130,6 +130,20 @@ class Service:
                 ticket.cancel()
             raise from_core(error, prompt_field) from error
         return tickets
+
+    def deadline(self) -> float | None:
+        """When a request that comes now must be done, by time.monotonic()."""
+        seconds = self.options.request_timeout
+        return None if seconds is None else time.monotonic() + seconds
+
+    def ended(self, event: Finished) -> ApiError:
+        """The error of a request that ended before its end."""
+        if event.reason == "timeout":
+            seconds = self.options.request_timeout
+            return ApiError(408, f"the request took longer than {seconds:g} seconds", code="timeout")
+        if event.reason == "cancelled":
+            return ApiError(503, "the server is shutting down", code="closing")
+        return ApiError(500, event.error or "the engine failed")
 
     def model_name(self) -> str:
         """The model's name for clients, also while it is loading."""
