@@ -30,13 +30,17 @@ def token_lists(loaded: Loaded, given: Any, field: str) -> list[list[int]]:
         raise refuse(field, f"has {len(items)} texts, at most {MAX_PROMPTS} are taken")
     tokenizer = loaded.model.tokenizer
     assert tokenizer is not None
-    lists = []
+    vocab, lists = loaded.model.config.vocab, []
     for i, item in enumerate(items):
+        where = f"{field}[{i}]" if several else field
         ids = tokenizer.encode(item) if isinstance(item, str) else list(item)
+        wrong = next((at for at, token in enumerate(ids) if token >= vocab), None)
+        if wrong is not None:
+            raise refuse(f"{where}[{wrong}]", f"is {ids[wrong]}, this model has tokens 0 to {vocab - 1}")
         if not ids and tokenizer.bos >= 0:
             ids = [tokenizer.bos]
         if not ids:
-            raise refuse(f"{field}[{i}]" if several else field, "is empty")
+            raise refuse(where, "is empty")
         lists.append(ids)
     return lists
 

@@ -76,8 +76,10 @@ class Service:
         options: ServiceOptions,
         watch: Watch = lambda: nullcontext(progress.silent),
         announce: Callable[[str], None] = lambda sentence: None,
+        scheduler: Callable[..., Scheduler] = Scheduler,
     ) -> None:
         self.options = options
+        self._make_scheduler = scheduler
         self.started = time.time()
         self.error: str | None = None
         self.scheduler: Scheduler | None = None
@@ -170,7 +172,7 @@ class Service:
     def _load(self) -> None:
         try:
             with self._watch() as report:
-                self.scheduler = Scheduler(self.options.scheduler, report, self._announce)
+                self.scheduler = self._make_scheduler(self.options.scheduler, report, self._announce)
                 self.scheduler.start()
                 self.scheduler.wait_ready()
                 self._loaded = _inspect(self.scheduler.model, report)
