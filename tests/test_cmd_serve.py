@@ -45,7 +45,7 @@ def serve(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     assert process.stderr is not None
     said = []
     try:
-        for line in process.stderr:
+        for line in process.stderr if "-q" not in arguments else ():
             said.append(line.rstrip())
             if "listening on" in line:
                 break

@@ -45,8 +45,10 @@ WEATHER = {
 FORMATS = {
     servers.PLAIN: '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
     servers.HERMES: '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
-    servers.THINKING: '<think>Hm</think>\n<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
-    servers.QWEN_XML: "<tool_call>\n<function=weather>\n<parameter=city>\nZürich\n</parameter>\n</function>\n</tool_call>",
+    servers.THINKING: "<think>Hm</think>\n"
+    '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
+    servers.QWEN_XML: "<tool_call>\n<function=weather>\n<parameter=city>\nZürich\n</parameter>\n"
+    "</function>\n</tool_call>",
     servers.LLAMA: '{"name": "weather", "parameters": {"city": "Zürich"}}',
     servers.MISTRAL: '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Zürich"}}]',
 }
@@ -417,6 +419,7 @@ def test_thoughts_are_told_apart(thinking: Server) -> None:
 
 # ---- Refusals ----
 
+UNENFORCEABLE = {"type": "json_schema", "schema": {"not": {}}}
 TOOL_LOOKING_BACK = {"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}
 BAD_CHATS: list[tuple[dict[str, Any], str]] = [
     ({"messages": []}, "messages"),
@@ -525,9 +528,9 @@ def test_every_field_of_a_chat_has_a_refusal_above() -> None:
         ("/v1/responses", {"input": "a", "background": True}, "background"),
         ("/v1/responses", {"input": "a", "reasoning": {"effort": "low"}}, "reasoning.effort"),
         ("/v1/responses", {"input": "a", "top_logprobs": 1}, "top_logprobs"),
-        ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type"),
+        ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "x"}]}]}, "input[0].content[0].type"),
         ("/v1/responses", {"input": "a", "tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ("/v1/responses", {"input": "a", "text": {"format": {"type": "json_schema", "schema": {"not": {}}}}}, "text.format"),
+        ("/v1/responses", {"input": "a", "text": {"format": UNENFORCEABLE}}, "text.format"),
         ("/v1/responses", {"input": "a", "max_output_tokens": 999}, "max_output_tokens"),
         ("/tokenize", {"content": 1}, "content"),
         ("/tokenize", {"content": "a", "add_special": True}, "add_special"),
