@@ -16,6 +16,7 @@ from krafla.tools.errors import KraflaError
 #: The subcommands, each in a module of its own that is imported only when called, and what the help says.
 COMMANDS = {
     "run": "Complete a prompt or answer a question.",
+    "chat": "Talk with a model.",
     "tok": "Turn text into token ids and back.",
     "convert": "Turn a model into an .mlb file with its tokenizer.",
     "pull": "Download a model by name.",
