@@ -8,15 +8,17 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from krafla.runtime import chat, progress
+from krafla.runtime import progress
 from krafla.runtime.bind import Api
 from krafla.runtime.isas import IsaFacts
 from krafla.runtime.resolve import ModelFiles, resolve
 from krafla.runtime.text import TextStream
 from krafla.runtime.tokenizer import Tokenizer
+from krafla.tools.chat_template import ChatTemplate, Message
 from krafla.tools.errors import AccessError, UsageError
 
 if TYPE_CHECKING:
@@ -186,13 +188,18 @@ class Model:
         """The text of token ids."""
         return self._need_tokenizer().decode(ids)
 
-    def chat_ids(self, messages: Sequence[chat.Message], **variables: Any) -> list[int]:
-        """The token ids of a conversation, by the model's chat template, ready for its next message."""
+    @cached_property
+    def chat_template(self) -> ChatTemplate:
+        """The chat template, compiled; UsageError if the model has none, FormatError if it is broken."""
         if self.template is None:
             raise UsageError(f"{self.files.mlb.name}: the model has no chat template")
         tokenizer = self._need_tokenizer()
         bos, eos = (tokenizer.decode([i]) if i >= 0 else "" for i in (tokenizer.bos, tokenizer.first_eos))
-        return tokenizer.encode(chat.render(self.template, messages, bos, eos, **variables), bos=False)
+        return ChatTemplate(self.template, bos, eos, self.files.mlb.name)
+
+    def chat_ids(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+        """The token ids of a conversation, by the model's chat template, ready for its next message."""
+        return self._need_tokenizer().encode(self.chat_template.render(messages, **variables), bos=False)
 
     def logits(self, ids: Sequence[int], batch: int = 128) -> npt.NDArray[np.float32]:
         """The logits after each of `ids`, from position 0: an array (len(ids), vocab)."""
@@ -208,13 +215,21 @@ class Model:
         self._held = list(ids)
         return result
 
-    def logits_in_parts(self, ids: Sequence[int], batch: int = 128) -> Iterator[npt.NDArray[np.float32]]:
-        """The same in arrays of `batch` rows, for texts whose logits would not fit into memory."""
+    def logits_in_parts(
+        self, ids: Sequence[int], batch: int = 128, first: int = 0
+    ) -> Iterator[npt.NDArray[np.float32]]:
+        """The same in arrays of `batch` rows, for texts whose logits would not fit into memory.
+
+        Logits of the positions before `first` are not computed.
+        """
         import numpy as np
 
         self._check_length(len(ids))
         self._truncate(0)
-        for start in range(0, len(ids), batch):
+        for start in range(0, first, batch):
+            rows = self._rows(ids, start, min(start + batch, first), every=False)
+            self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
+        for start in range(first, len(ids), batch):
             part = np.empty((min(batch, len(ids) - start), self.config.vocab), np.float32)
             self._logits_into(part, ids, start)
             yield part

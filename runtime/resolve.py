@@ -51,8 +51,19 @@ def resolve(model: str | PathLike[str] | None, report: progress.Report = progres
         raise FormatError(f"{path}: is neither an .mlb nor a .gguf file (it starts with {magic!r})")
     if pull.find(str(model)):
         return pulled(str(model), report)
+    raise _unknown(path)
+
+
+def check_exists(model: str | PathLike[str] | None) -> None:
+    """AccessError if that is no file, folder or known name; nothing is read, converted or downloaded."""
+    if model is None or hub.is_hub_name(str(model)) or Path(model).exists() or pull.find(str(model)):
+        return
+    raise _unknown(Path(model))
+
+
+def _unknown(path: Path) -> AccessError:
     names = ", ".join(known.name for known in pull.KNOWN)
-    raise AccessError(f"{path}: no such file, and no known model ({names}) has that name")
+    return AccessError(f"{path}: no such file, and no known model ({names}) has that name")
 
 
 def pulled(name: str, report: progress.Report = progress.silent) -> ModelFiles:
