@@ -26,7 +26,7 @@ from tests.scripted_chat import REPLIES
 from tests.toys import TEMPLATE, tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
-COLOUR = re.compile(r"\x1b\[[\d;]*(?<!\d)[349]\d\b[\d;]*m")  # not bold, dim, italic or underlined
+COLOUR = re.compile(r"\x1b\[[\d;]*(?<!\d)[349][0-8](?!\d)[\d;]*m")  # not bold, dim, italic or underlined
 CHAT = [sys.executable, "-m", "tests.scripted_chat", "chat"]
 
 
