@@ -1,218 +1,241 @@
-"""A request on its way through the engine: its tokens, how they are chosen, where its keys and values are."""
+"""From tokens to what a client reads: text, thoughts and tool calls, cut at stop strings."""
 
 from __future__ import annotations
 
-import math
-import secrets
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
-import numpy as np
+from krafla.runtime.server.calls import CallFormat, CallPart, CallReader, Tool
+from krafla.runtime.server.grammar import Thinking
+from krafla.runtime.server.request import Token, TokenLogprob
+from krafla.runtime.text import TextStream
+from krafla.runtime.tokenizer import Tokenizer
 
-from krafla.runtime.batch import Batch, Choice
-from krafla.runtime.server.request import (
-    Embedding,
-    Finished,
-    PromptLogprobs,
-    Reason,
-    Started,
-    Ticket,
-    Token,
-    TokenLogprob,
-)
-from krafla.runtime.server.statistics import Slot
-
-if TYPE_CHECKING:
-    from krafla.runtime.batch import Floats
-    from krafla.runtime.server.prefix_cache import Node
-    from krafla.runtime.speculate import NgramDraft
-
-NONE = -1
+THINK, THINK_END = "<think>", "</think>"
+#: Added tokens whose text matters; all others are left out.
+MARKS = (THINK, THINK_END, "<tool_call>", "</tool_call>", "[TOOL_CALLS]")
 
 
-class GrammarError(Exception):
-    """A request's grammar cannot go on; it fails, and no other."""
+def held_back(text: str, marks: Sequence[str]) -> int:
+    """How many letters at the end of `text` may be the beginning of one of `marks`."""
+    longest = max((len(mark) for mark in marks), default=0)
+    for length in range(min(longest - 1, len(text)), 0, -1):
+        tail = text[-length:]
+        if any(len(mark) > length and mark.startswith(tail) for mark in marks):
+            return length
+    return 0
+
+
+class StopFilter:
+    """Passes text on, but nothing that is or may become a stop string, nor anything after one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = [stop for stop in stops if stop]
+        self._held = ""
+        self.hit: str | None = None
+
+    def push(self, text: str) -> str:
+        """What is safe to show."""
+        if self.hit is not None:
+            return ""
+        self._held += text
+        found = [(at, -len(stop), stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        if found:
+            at, _, self.hit = min(found)
+            shown, self._held = self._held[:at], ""
+            return shown
+        keep = held_back(self._held, self._stops)
+        shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return shown
+
+    def finish(self) -> str:
+        """What was held back in vain."""
+        shown, self._held = self._held, ""
+        return shown
+
+
+@dataclass
+class Said:
+    """What a piece of the answer adds."""
+
+    content: str = ""
+    reasoning: str = ""
+    calls: list[CallPart] = field(default_factory=list)
+
+
+class Splitter:
+    """Tells thoughts, content and calls apart, whole marks at a time."""
+
+    def __init__(self, thinking: Thinking, form: CallFormat | None, tools: Sequence[Tool]) -> None:
+        self._state = {"no": "content", "may": "start", "open": "thoughts"}[thinking]
+        self._form = form
+        self._tools = tools
+        self._held = ""
+        self._fresh = thinking != "no"  # nothing of the content has come: leading space is not part of it
+        self._leading = True
+        self._reader: CallReader | None = None
+        self.calls = 0
+
+    def push(self, text: str) -> Said:
+        """What `text` adds."""
+        self._held += text
+        said = Said()
+        while self._held and getattr(self, f"_{self._state}")(said):
+            pass
+        return said
+
+    def finish(self) -> Said:
+        """What was held back in vain."""
+        said = Said()
+        if self._state == "thoughts":
+            said.reasoning = self._held
+        elif self._state != "call":
+            said.content = self._held
+        self._held = ""
+        return said
+
+    def _start(self, said: Said) -> bool:
+        text = self._held.lstrip()
+        if text.startswith(THINK):
+            self._held, self._state = text[len(THINK) :].removeprefix("\n"), "thoughts"
+        elif THINK.startswith(text):
+            return False
+        else:
+            self._state = "content"
+        return True
+
+    def _thoughts(self, said: Said) -> bool:
+        thoughts, closed, rest = self._held.partition(THINK_END)
+        if closed:
+            said.reasoning += thoughts.rstrip()
+            self._held, self._state = rest, "content"
+            return True
+        keep = held_back(thoughts, [THINK_END])
+        # Space before the end mark is not part of the thoughts.
+        keep = max(keep, len(thoughts) - len(thoughts[: len(thoughts) - keep].rstrip()))
+        said.reasoning += thoughts[: len(thoughts) - keep]
+        self._held = thoughts[len(thoughts) - keep :]
+        return False
+
+    def _content(self, said: Said) -> bool:
+        if self._fresh:
+            self._held = self._held.lstrip()
+            self._fresh = not self._held
+            if self._fresh:
+                return False
+        form = self._form
+        if form is None or (form.leading and not (self._leading and self._held.startswith("{"))):
+            self._show(said, len(self._held))
+            return False
+        at = 0 if form.leading else self._held.find(form.trigger)
+        if at < 0:
+            self._show(said, len(self._held) - held_back(self._held, [form.trigger]))
+            return False
+        self._show(said, at)
+        self._reader, self._state = form.reader(self.calls, self._tools), "call"
+        return True
+
+    def _show(self, said: Said, count: int) -> None:
+        said.content += self._held[:count]
+        self._held = self._held[count:]
+        self._leading = self._leading and not said.content
+
+    def _call(self, said: Said) -> bool:
+        assert self._reader is not None
+        parts = self._reader.push(self._held)
+        self._held = ""
+        said.calls += parts
+        self.calls = max([self.calls, *(part.index + 1 for part in parts)])
+        if self._reader.rest is None:
+            return False
+        # Space between calls is not content.
+        self._held, self._state, self._fresh = self._reader.rest, "content", True
+        return True
+
+
+@dataclass(frozen=True)
+class TokenText:
+    """A token with its bytes; `offset` is where it begins in the text, in letters."""
+
+    data: bytes
+    logprob: TokenLogprob | None
+    offset: int = 0
+
+
+class Vocabulary:
+    """The bytes of tokens; added ones count only if they are marks that tell the parts of an answer apart."""
+
+    def __init__(self, tokenizer: Tokenizer, size: int) -> None:
+        self._tokenizer = tokenizer
+        inside = 0 if tokenizer.bos != 0 else 1  # a token before which a text has begun
+        count = tokenizer.vocab
+        self.pieces = [tokenizer.piece(inside, i) for i in range(count)] + [b""] * (size - count)
+        self.added = [i for i in range(count) if tokenizer.is_added(i)]
+        marks = {mark.encode() for mark in MARKS}
+        #: Added tokens that are no part of the text.
+        self.silent = frozenset(i for i in self.added if self.pieces[i] not in marks)
+
+    def shown(self, previous: int, token: int) -> bytes:
+        """What the token adds to a text after `previous`."""
+        if token in self.silent:
+            return b""
+        if previous < 0 or previous == self._tokenizer.bos:
+            return self._tokenizer.piece(previous, token) if token < self._tokenizer.vocab else b""
+        return self.pieces[token]
 
 
 class Answer:
-    """The state between steps. `ids` are the prompt and the answer so far, `done` of them are in the sequence.
+    """One answer being made: push tokens, take what they add."""
 
-    What is not done is read in chunks; once everything is, the last row's logits choose the next token. A
-    request that gave up its sequence reads everything again, or finds it in the prefix cache: the same bits.
-    """
-
-    def __init__(self, ticket: Ticket, batch: Batch) -> None:
-        request = ticket.request
-        self.ticket = ticket
-        self.request = request
-        self.ids = list(request.prompt)
-        self.n_prompt = len(request.prompt)
-        room = batch.config.context - self.n_prompt + 1
-        self.limit = room if request.max_tokens is None else min(request.max_tokens, room)
-        if request.embed:
-            self.limit = 0
-        self.sequence = NONE
-        self.done = 0
-        self.path: list[Node] = []
-        self.cached = NONE  # until it starts
-        self.drafts: list[int] = []
-        self.draft: NgramDraft | None = None
-        self.measured: list[TokenLogprob | None] = [None]  # of the prompt's tokens
-        self._sum = np.zeros(batch.config.dim)
-        self._last_event = 0.0
-        bias = dict(request.logit_bias)
-        if request.ignore_eos:
-            bias |= dict.fromkeys(request.stop_ids, -float("inf"))
-        penalties = request.penalties
-        self.seed = secrets.randbits(32) if request.seed is None else request.seed
-        self.choice = Choice(
-            batch,
-            request.sampling,
-            self.seed,
-            repeat=penalties.repeat,
-            presence=penalties.presence,
-            frequency=penalties.frequency,
-            bias=bias,
-            logprobs=request.logprobs,
-            tokens=request.prompt,
-        )
+    def __init__(
+        self, vocabulary: Vocabulary, splitter: Splitter, stops: Sequence[str], previous: int
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._previous = previous
+        self._length = 0
+        self._splitter = splitter
+        self._text = TextStream()
+        self._stop = StopFilter(stops)
+        self.tokens: list[TokenText] = []  # those not yet taken, for logprobs
 
     @property
-    def pending(self) -> int:
-        """How many tokens are not in the sequence yet."""
-        return len(self.ids) - self.done
+    def stopped(self) -> str | None:
+        """The stop string that ended it."""
+        return self._stop.hit
 
     @property
-    def decoding(self) -> bool:
-        """Whether only the last chosen token is missing."""
-        return self.pending == 1 and self.done >= self.n_prompt
+    def calls(self) -> int:
+        """How many tools were called."""
+        return self._splitter.calls
 
-    @property
-    def completion(self) -> int:
-        """How many tokens were chosen."""
-        return len(self.ids) - self.n_prompt
+    def push(self, token: Token) -> Said:
+        """What the token adds."""
+        data = self._vocabulary.shown(self._previous, token.id)
+        self._previous = token.id
+        offset, text = self._length, self._text.push(data)
+        self._length += len(text)
+        said = self._filtered(self._splitter.push(text))
+        if token.logprob is not None and (self.stopped is None or said.content):
+            self.tokens.append(TokenText(self._vocabulary.pieces[token.id], token.logprob, offset))
+        return said
 
-    @property
-    def reusable(self) -> int:
-        """How long a cached prefix may be: logits and states come from rows, not from the cache."""
-        if self.request.embed:
-            return 0
-        most = len(self.ids) - 1
-        return most if self.request.prompt_logprobs is None else min(most, len(self.measured) - 1)
+    def finish(self) -> Said:
+        """What is left at the end."""
+        said = self._splitter.push(self._text.finish())
+        rest = self._splitter.finish()
+        said.reasoning += rest.reasoning
+        said.content += rest.content
+        said = self._filtered(said)
+        if self.stopped is None:
+            said.content += self._stop.finish()
+        return said
 
-    def start(self, cached: int) -> None:
-        """It has a sequence, with `cached` positions from the prefix cache."""
-        self.done = cached
-        self._sum[:] = 0.0
-        if self.cached == NONE:
-            self.cached = cached
-            self.ticket.put(Started(cached, self.n_prompt))
+    def take_tokens(self) -> list[TokenText]:
+        """The tokens since the last time."""
+        tokens, self.tokens = self.tokens, []
+        return tokens
 
-    def wanted(self, start: int, end: int) -> list[int]:
-        """Of the positions of a chunk, 1 where the row's logits (or states, for an embedding) are wanted."""
-        if self.request.embed:
-            return [int(self.request.embed == "mean" or p == self.n_prompt - 1) for p in range(start, end)]
-        measured = self.n_prompt if self.request.prompt_logprobs is None else len(self.measured)
-        last = len(self.ids) - 1 if self.limit else len(self.ids)
-        return [int(measured - 1 <= p < self.n_prompt - 1 or p >= last) for p in range(start, end)]
-
-    def measure(self, batch: Batch, logits: Floats) -> None:
-        """Log-probabilities of the prompt's next tokens, from the rows before them."""
-        asked = self.request.prompt_logprobs
-        assert asked is not None
-        first = len(self.measured)
-        scores = [
-            (Choice(batch, logprobs=asked).score(self.ids[first + i]), row) for i, row in enumerate(logits)
-        ]
-        batch.choose(scores)
-        self.measured += [TokenLogprob(choice.logprob, choice.top) for choice, _ in scores]
-        if len(self.measured) == self.n_prompt:
-            self.tell_prompt()
-
-    def tell_prompt(self) -> None:
-        """The prompt's log-probabilities are complete."""
-        self.ticket.put(PromptLogprobs(tuple(self.measured)))
-
-    def pool(self, states: Floats) -> None:
-        """Add a chunk's hidden states, one position after the other, so that chunks do not show in the sum."""
-        for row in states:
-            self._sum += row
-
-    def tell_embedding(self) -> None:
-        """The pooled states as a vector of length 1 (all zero stays so)."""
-        length = math.sqrt(math.fsum((self._sum * self._sum).tolist()))
-        self.ticket.put(Embedding((self._sum / (length or 1.0)).astype(np.float32)))
-
-    def prepare(self) -> None:
-        """Before a choice: ask the grammar."""
-        grammar = self.request.grammar
-        if grammar is None:
-            return
-        try:
-            mask = grammar.mask()
-        except Exception as error:
-            raise GrammarError(f"the grammar failed: {error}") from error
-        if not mask.any():
-            raise GrammarError("the grammar allows no token here")
-        self.choice.allow(mask)
-
-    def take(self) -> Reason | None:
-        """After a choice: hand the token on. Why the answer ends here, if it does."""
-        token = self.choice.token
-        if token in self.request.stop_ids:
-            return "stop"
-        self.ids.append(token)
-        self.choice.note(token)
-        logprob = None
-        if self.request.logprobs is not None:
-            logprob = TokenLogprob(self.choice.logprob, self.choice.top)
-        self.ticket.put(Token(token, logprob))
-        if (grammar := self.request.grammar) is not None:
-            try:
-                grammar.accept(token)
-                if grammar.finished:
-                    return "stop"
-            except Exception as error:
-                raise GrammarError(f"the grammar failed: {error}") from error
-        return "length" if self.completion >= self.limit else None
-
-    def pace(self) -> float:
-        """Seconds since this was last asked, or since submission; for statistics."""
-        now = time.monotonic()
-        seconds = now - (self._last_event or self.ticket.submitted)
-        self._last_event = now
-        return seconds
-
-    def end(self, reason: Reason, error: str | None = None) -> None:
-        """The last event."""
-        cached = max(self.cached, 0)
-        self.ticket.put(Finished(reason, self.n_prompt, cached, self.completion, error))
-
-    def overdue(self, now: float) -> Reason | None:
-        """Whether it is to stop because nobody wants it any more."""
-        if self.ticket.cancel_wanted:
-            return "cancelled"
-        deadline = self.request.deadline
-        return "timeout" if deadline is not None and now >= deadline else None
-
-    def slot(self) -> Slot:
-        """For statistics."""
-        return Slot(
-            self.ticket.number,
-            self.request.id,
-            "decode" if self.decoding else "prefill",
-            self.n_prompt,
-            max(self.cached, 0),
-            min(self.done, self.n_prompt),
-            self.completion,
-            time.monotonic() - self.ticket.submitted,
-        )
-
-
-def shared(a: Sequence[int], b: Sequence[int], page: int) -> int:
-    """How many positions two texts have in common, in whole pages."""
-    length = 0
-    while length + page <= min(len(a), len(b)) and a[length : length + page] == b[length : length + page]:
-        length += page
-    return length
+    def _filtered(self, said: Said) -> Said:
+        if said.content:
+            said.content = self._stop.push(said.content)
+        return said

@@ -11,7 +11,7 @@ from os import PathLike
 
 from krafla.runtime import progress
 from krafla.runtime.model import Model
-from krafla.runtime.server.answer import Answer
+from krafla.runtime.server.running import Answer
 from krafla.runtime.server.loading import open_model
 from krafla.runtime.server.request import (
     ContextOverflow,
