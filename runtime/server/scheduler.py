@@ -11,7 +11,6 @@ from os import PathLike
 
 from krafla.runtime import progress
 from krafla.runtime.model import Model
-from krafla.runtime.server.running import Answer
 from krafla.runtime.server.loading import open_model
 from krafla.runtime.server.request import (
     ContextOverflow,
@@ -20,6 +19,7 @@ from krafla.runtime.server.request import (
     Request,
     Ticket,
 )
+from krafla.runtime.server.running import Answer
 from krafla.runtime.server.statistics import Counters, Snapshot, State
 from krafla.runtime.server.steps import Steps
 from krafla.tools.errors import KraflaError, UsageError

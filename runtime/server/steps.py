@@ -11,9 +11,9 @@ import numpy as np
 
 from krafla.runtime.batch import Batch
 from krafla.runtime.draft_model import Ask, DraftModel
-from krafla.runtime.server.running import NONE, Answer, GrammarError, shared
 from krafla.runtime.server.prefix_cache import PrefixCache
 from krafla.runtime.server.request import Reason, Ticket
+from krafla.runtime.server.running import NONE, Answer, GrammarError, shared
 from krafla.runtime.speculate import NgramDraft
 
 if TYPE_CHECKING:
