@@ -16,6 +16,7 @@ from krafla.tools.errors import KraflaError
 #: The subcommands, each in a module of its own that is imported only when called, and what the help says.
 COMMANDS = {
     "run": "Complete a prompt or answer a question.",
+    "chat": "Talk with a model.",
     "serve": "Serve a model to programs and to a page in the browser.",
     "tok": "Turn text into token ids and back.",
     "convert": "Turn a model into an .mlb file with its tokenizer.",
@@ -23,6 +24,7 @@ COMMANDS = {
     "list": "List the models that are here, with their sizes.",
     "show": "Show what a model is and what memory it takes.",
     "rm": "Remove a model's download and conversion.",
+    "eval": "Measure how well a model predicts a text, and how close it is to another.",
     "bench": "Measure how fast models and kernels run here.",
     "doctor": "Tell what this machine can run, and where things are kept.",
     "completion": "Print a shell's completion script.",
