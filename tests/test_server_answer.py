@@ -73,6 +73,8 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 def total(pieces: list[Said]) -> tuple[str, str, list[tuple[str, object]]]:
     calls: list[list[str]] = []
+    first = [part for said in pieces for part in said.calls if part.arguments]
+    assert not first or first[0].arguments.startswith("{")
     for part in (part for said in pieces for part in said.calls):
         if part.name is not None:
             assert part.index == len(calls)
