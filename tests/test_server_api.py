@@ -51,6 +51,8 @@ FORMATS = {
     "</function>\n</tool_call>",
     servers.LLAMA: '{"name": "weather", "parameters": {"city": "Zürich"}}',
     servers.MISTRAL: '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Zürich"}}]',
+    servers.SMOLLM3: '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
+    servers.GEMMA: '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
 }
 
 
@@ -327,7 +329,9 @@ def test_an_answer_that_fails_in_the_middle(plain: Server) -> None:
 # ---- Tools, schemas, thoughts ----
 
 
-@pytest.mark.parametrize("template", FORMATS, ids=["plain", "hermes", "thinking", "qwen", "llama", "mistral"])
+@pytest.mark.parametrize(
+    "template", FORMATS, ids=["plain", "hermes", "thinking", "qwen", "llama", "mistral", "smollm3", "gemma"]
+)
 def test_tool_calls_of_the_families(template: str, tmp_path: Path) -> None:
     script = Script()
     with scripted(small(tmp_path, template), script) as url, Server(url, script) as server:
@@ -347,6 +351,11 @@ def test_tool_calls_of_the_families(template: str, tmp_path: Path) -> None:
             assert parts[0]["id"].startswith("call_")
             assert json.loads("".join(p["function"]["arguments"] for p in parts)) == {"city": "Zürich"}
             assert deltas[-1]["finish_reason"] == "tool_calls"
+            result = {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}
+            conversation = [*HELLO["messages"], answer["message"], result]
+            server.chat(messages=conversation, tools=[WEATHER])
+            assert FORMATS[template].rpartition("</think>\n")[2] in server.prompt()
+            assert "sunny" in server.prompt()
         assert (
             server.says("Just text").chat(tools=[WEATHER])["choices"][0]["message"]["content"] == "Just text"
         )
@@ -854,16 +863,15 @@ def test_a_model_without_a_template(tmp_path: Path) -> None:
 
 
 def test_a_template_refuses_a_conversation(tmp_path: Path) -> None:
-    strict = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-        + servers.PLAIN
-    )
     script = Script()
-    with scripted(small(tmp_path, strict), script) as url, Server(url, script) as server:
+    with scripted(small(tmp_path, servers.GEMMA), script) as url, Server(url, script) as server:
         body = {"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}
         error = server.refusal(CHAT, body)
         assert error["code"] == "template_error"
         assert "no system role" in error["message"]
+    with scripted(small(tmp_path, servers.UNKNOWN), script) as url, Server(url, script) as server:
+        assert server.refusal(CHAT, {**HELLO, "tools": [WEATHER]})["param"] == "tools"
+        assert server.chat()["choices"][0]["message"]["content"] == "Hello"
 
 
 def test_logs_are_json_with_ids(plain: Server, caplog: pytest.LogCaptureFixture) -> None:
