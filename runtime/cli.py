@@ -16,6 +16,7 @@ from krafla.tools.errors import EXIT_CODES, KraflaError
 #: The subcommands, each in a module of its own that is imported only when called, and what the help says.
 COMMANDS = {
     "run": "Complete a prompt or answer a question.",
+    "chat": "Talk with a model.",
     "serve": "Serve a model to programs and to a page in the browser.",
     "tok": "Turn text into token ids and back.",
     "convert": "Turn a model into an .mlb file with its tokenizer.",
