@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from krafla.codegen.registry import machines
+from krafla.runtime import chat_commands
 from krafla.runtime.cli import COMMANDS, cli
 from krafla.runtime.paths import ROOT
 from krafla.tools.doc_tables import replaced, table
@@ -61,6 +62,12 @@ def commands_block() -> str:
     return table(("command", "what it does"), rows, LEFT)
 
 
+def chat_commands_block() -> str:
+    """The commands inside `krafla chat`."""
+    rows = [(f"`{one.usage}`", _cell(one.help)) for one in chat_commands.COMMANDS.values()]
+    return table(("command", "what it does"), rows, LEFT)
+
+
 def exit_codes_block() -> str:
     """What exit codes mean."""
     return table(("exit code", "meaning"), ((one.code, one.meaning) for one in EXIT_CODES), LEFT)
@@ -100,6 +107,7 @@ def pages() -> dict[str, dict[str, Callable[[], str]]]:
     """What is generated: by page, and by the name of its markers."""
     guide: dict[str, Callable[[], str]] = {
         "commands": commands_block,
+        "chat commands": chat_commands_block,
         "exit codes": exit_codes_block,
         "instruction sets": isas_block,
     }

@@ -74,7 +74,7 @@ BOXES = boxes(GUIDE)
 
 def commands(box: Box) -> Iterator[str]:
     """The `krafla` commands of a box, as far as they are words."""
-    for line in box.script.replace("\\\n", " ").splitlines():
+    for line in re.split(r"[|\n]", box.script.replace("\\\n", " ")):
         words = [word for word in line.split() if not word.startswith("-")]
         if words[:1] == ["krafla"] and len(words) > 1:
             yield " ".join(words[:3] if words[1] == "tok" else words[:2])
@@ -225,3 +225,26 @@ def assert_results(folder: Path) -> None:
         assert (folder / drawing).read_text(encoding="utf-8").startswith("<svg")
     for script in ("krafla.bash", "_krafla", "krafla.fish"):
         assert "krafla" in (folder / script).read_text(encoding="utf-8").lower()
+
+
+@pytest.mark.slow
+def test_the_engine_builds_with_any_compiler(tmp_path: Path, environment: dict[str, str]) -> None:
+    """The box of the page on cross builds, with a program that uses the engine; zig stands in for cc."""
+    [box] = [box for box in boxes(ROOT / "docs" / "cross-builds.md") if "isa_check.o" in box.script]
+    place = tmp_path / "checkout"
+    place.mkdir()
+    for name in ("runtime", "generated"):
+        (place / name).symlink_to(ROOT / name)
+    compiler = Path(environment["PATH"].partition(os.pathsep)[0]) / "cc"
+    target = "-target x86_64-linux-musl -fno-sanitize=undefined"
+    # The optimizer finds no undefined names; the linker does.
+    compiler.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m ziglang cc {target} "$@" -O0\n', encoding="utf-8"
+    )
+    compiler.chmod(0o755)
+    (place / "program.c").write_text(
+        '#include "krafla.h"\nint main(void) { const char *m; return ml_isa_check(&m) + !ml_engine_open; }\n',
+        encoding="utf-8",
+    )
+    run(box, cwd=place, env=environment)
+    assert (place / "a.out").stat().st_size > 0
