@@ -75,7 +75,7 @@ def exit_codes_block() -> str:
 
 def isas_block() -> str:
     """The instruction sets, from the plainest to the richest of each family."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for machine in machines().values():
         isa = machine.isa
         rounding = " / ".join(dict.fromkeys("F" if t.fused else "U" for t in isa.targets)) or "U"
