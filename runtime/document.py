@@ -83,7 +83,8 @@ def isas_block() -> str:
         needs = ", ".join(filter(None, (parent, *isa.features))) or "nothing"
         rows.append((f"`{isa.name}`", isa.family, isa.doc.rstrip("."), needs, rounding))
     head = ("name", "family", "runs on", "needs", "class")
-    return table(head, sorted(rows, key=lambda row: row[1]), LEFT)
+    rows.sort(key=lambda row: row[1])
+    return table(head, rows, LEFT)
 
 
 def classes_block() -> str:
