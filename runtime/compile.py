@@ -113,11 +113,15 @@ def _compile_and_link(plan: Plan, output: Path, scratch: Path, report: progress.
         warm = None if libraries else pool.submit(_warm, plan.triple, scratch)
         jobs = [pool.submit(_compile, plan, unit, scratch / f"{i}.o") for i, unit in enumerate(plan.units)]
         objects = []
-        for done, job in enumerate(jobs, 1):
-            objects.append(job.result())
-            report(what, done, total)
-        if warm:
-            warm.result()
+        try:
+            for done, job in enumerate(jobs, 1):
+                objects.append(job.result())
+                report(what, done, total)
+            if warm:
+                warm.result()
+        except BaseException:  # Ctrl-C does not wait for what has not begun
+            pool.shutdown(cancel_futures=True)
+            raise
     _link(plan.triple, objects, libraries, output)
     report(what, total, total)
 

@@ -124,7 +124,7 @@ static void norm_heads(float *x, const float *norm, int heads, const ml_plan *pl
     }
 }
 
-/* Biases, head norms and rotation; then keys and values go into the cache. */
+/* Biases, head norms and RoPE; then keys and values go into the cache. */
 static void place_rows(const rows_job *job, int first, int last, float *scratch)
 {
     (void)scratch;
@@ -150,6 +150,10 @@ static void place_rows(const rows_job *job, int first, int last, float *scratch)
             ml_k_rope(q, k, row_of(rope->cosines, at->position, rope->pairs),
                       row_of(rope->sines, at->position, rope->pairs), plan->head_dim, plan->rot_dim,
                       plan->n_heads, plan->n_kv_heads);
+        }
+        if (e->kv.layout.type == ML_KV_Q8) {
+            ml_rotate_heads(q, plan->n_heads, plan->head_dim, 1.0f / (float)ml_rotation_size(plan->head_dim));
+            ml_rotate_heads(k, plan->n_kv_heads, plan->head_dim, 1.0f);
         }
         unsigned char *page = ml_kv_page(&e->kv, at->pages[at->position / ML_KV_PAGE]);
         ml_kv_store(&e->kv.layout, page, job->layer->kv_layer, at->position, k, v);
