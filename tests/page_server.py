@@ -19,6 +19,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 PROMPT_TOKENS = 20
+MODELS = {"data": [{"id": "test-model", "meta": {"n_ctx": 2048}}]}
+PROPS = {"default_generation_settings": {"params": {"temperature": 0.0, "max_tokens": None}}}
 
 
 @dataclass
@@ -50,7 +52,7 @@ class PageServer(ThreadingHTTPServer):
         """As it was at first."""
         self.reply = Reply()
         self.key: str | None = None
-        self.loading = False
+        self.state = "ready"
         self.asked: list[dict[str, Any]] = []
         self.release = threading.Event()
         self.client_left = threading.Event()
@@ -75,10 +77,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0].lstrip("/") or "index.html"
         if path == "health":
-            self.send_json(503 if self.server.loading else 200, {})
-        elif path == "v1/models":
+            state = self.server.state
+            body = {"error": {"message": "the model cannot be read", "code": state}}
+            self.send_json(200 if state == "ready" else 503, body)
+        elif path in ("v1/models", "props"):
             if self.allowed():
-                self.send_json(200, {"data": [{"id": "test-model", "meta": {"n_ctx": 2048}}]})
+                self.send_json(200, MODELS if path == "v1/models" else PROPS)
         elif (file := PAGE / path).is_file():
             self.send_body(200, file.read_bytes(), TYPES[file.suffix])
         else:

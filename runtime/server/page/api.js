@@ -3,10 +3,11 @@
 const KEY = "krafla.key";
 
 export class ApiError extends Error {
-  /** `status` is the HTTP status, or 0 when no answer came. */
-  constructor(message, status = 0) {
+  /** `status` is the HTTP status, or 0 when no answer came; `code` is the server's name for what happened. */
+  constructor(message, status = 0, code = "") {
     super(message);
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -59,10 +60,11 @@ async function failure(response) {
   const said = body?.error?.message;
   const wait = response.headers.get("Retry-After");
   const status = response.status;
+  const code = body?.error?.code;
   if (status === 401) return new ApiError("The server asks for an API key.", status);
   if (status === 429) return new ApiError(`The server is busy; try again ${later(wait)}.`, status);
-  if (status === 503) return new ApiError(`The server is not ready; try again ${later(wait)}.`, status);
-  return new ApiError(said ? sentence(said) : `The server answered with status ${status}.`, status);
+  if (status === 503 && code !== "failed") return new ApiError(`The server is not ready; try again ${later(wait)}.`, status);
+  return new ApiError(said ? sentence(said) : `The server answered with status ${status}.`, status, code);
 }
 
 function later(wait) {
@@ -76,10 +78,15 @@ function sentence(text) {
   return line[0].toUpperCase() + line.slice(1) + (/[.!?]$/.test(line) ? "" : ".");
 }
 
-/** The model that is served: its name and how many tokens fit in its context (null if the server does not say). */
+/**
+ * The model that is served: its name, how many tokens fit in its context (null if the server does not say),
+ * and the settings of requests that say nothing, by name.
+ */
 export async function servedModel() {
   const { data } = await (await request("v1/models")).json();
-  return { name: data?.[0]?.id ?? "model", context: data?.[0]?.meta?.n_ctx ?? null };
+  const props = await (await request("props")).json().catch(() => ({}));
+  const defaults = props.default_generation_settings?.params ?? {};
+  return { name: data?.[0]?.id ?? "model", context: data?.[0]?.meta?.n_ctx ?? null, defaults };
 }
 
 /** True once the model is loaded, false while it still loads. */
@@ -88,7 +95,7 @@ export async function isReady() {
     await request("health");
     return true;
   } catch (error) {
-    if (error.status === 503) return false;
+    if (error.status === 503 && error.code !== "failed") return false;
     throw error;
   }
 }

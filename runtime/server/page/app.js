@@ -9,16 +9,17 @@ import { closeDrawer, neighbour, showChats, startSidebar, toggleSidebar } from "
 import * as store from "./store.js";
 
 const SAVE_EVERY = 500; // milliseconds between two savings of a growing answer
+const OTHER_TEMPERATURE = 0.7;
 const READ_ALOUD = 400; // a longer answer is only announced; its text is there to be read
 
 const answers = new Map(); // conversation id -> {chat, message, stop, live}: the answers being written
 let chat = newChat(store.settings());
-let model = { name: "", context: null };
+let model = { name: "", context: null, defaults: {} };
 
 const on = {
   ask: (text) => send(text),
   edit: (message, text) => question(message.parent, text),
-  again: (message) => answer(chat, message.parent),
+  again: (message) => answer(chat, message.parent, anotherAnswer()),
   retry: (message) => again(chat, message),
   branch(message, direction) {
     showBranch(chat, message);
@@ -118,9 +119,9 @@ function question(parent, text) {
 }
 
 /** Has the model answer the message `parent` of a conversation, as a new branch if it has an answer already. */
-async function answer(owner, parent) {
+async function answer(owner, parent, changes = {}) {
   if (answers.has(owner.id)) return;
-  const body = requestBody(owner, parent, model.name);
+  const body = { ...requestBody(owner, parent, model.name), ...changes };
   const message = append(owner, parent, "assistant", "");
   const job = { chat: owner, message, stop: new AbortController(), live: { tokens: 0, speed: 0, seconds: 0 } };
   answers.set(owner.id, job);
@@ -136,6 +137,12 @@ async function answer(owner, parent) {
   else drawAround();
   sayFinished(owner, message);
   if (refused && (await enterKey())) again(owner, message);
+}
+
+/** What makes a second answer differ from the first where nobody chose a temperature: at 0 it would be the same. */
+function anotherAnswer() {
+  const greedy = chat.settings.temperature === undefined && model.defaults.temperature === 0;
+  return greedy ? { temperature: OTHER_TEMPERATURE } : {};
 }
 
 /** Asks again after a failure; what came of the failed answer stays as a version of its own. */
@@ -317,7 +324,7 @@ async function connect() {
 // Settings and keyboard
 
 async function changeSettings() {
-  const settings = await askSettings(chat.settings);
+  const settings = await askSettings(chat.settings, model.defaults);
   drawTheme();
   if (!settings) return;
   chat.settings = settings;

@@ -7,7 +7,7 @@
 
 export const LIMITS = {
   temperature: { min: 0, max: 2, step: 0.05, hint: "0 always takes the likeliest word; higher is more varied." },
-  top_p: { min: 0, max: 1, step: 0.01, hint: "Only the likeliest words that together have this share." },
+  top_p: { min: 0.01, max: 1, step: 0.01, hint: "Only the likeliest words that together have this share." },
   top_k: { min: 0, max: 1000, step: 1, hint: "Only this many of the likeliest words; 0 is no limit." },
   min_p: { min: 0, max: 1, step: 0.01, hint: "Only words at least this likely, relative to the likeliest." },
   max_tokens: { min: 1, max: 1000000, step: 1, hint: "How long an answer may get." },

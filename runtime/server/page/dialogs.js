@@ -27,7 +27,7 @@ export function startDialogs(shortcuts) {
 }
 
 function numberField([name, { min, max, step, hint }]) {
-  const input = h("input", { type: "number", name, min, max, step, placeholder: "default", "aria-describedby": `hint-${name}`, id: `setting-${name}` });
+  const input = h("input", { type: "number", name, min, max, step, "aria-describedby": `hint-${name}`, id: `setting-${name}` });
   return h("div", { class: "number" }, h("label", { for: `setting-${name}` }, NAMES[name]), input,
     h("p", { class: "explain", id: `hint-${name}` }, hint));
 }
@@ -42,9 +42,10 @@ function ask(id) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true }));
 }
 
-/** Resolves with the new settings, or null. The theme is kept at once. */
-export async function askSettings(settings) {
+/** Resolves with the new settings, or null; `defaults` are what the server takes for those left empty. */
+export async function askSettings(settings, defaults) {
   const fields = form("settings").elements;
+  for (const name of Object.keys(LIMITS)) fields[name].placeholder = defaults[name] ?? "default";
   for (const name of [...Object.keys(LIMITS), "system"]) fields[name].value = settings[name] ?? "";
   fields.theme.value = store.theme();
   if ((await ask("settings")) !== "save") return null;
