@@ -73,6 +73,7 @@ class Splitter:
         self._held = ""
         self._fresh = thinking != "no"  # nothing of the content has come: leading space is not part of it
         self._leading = True
+        self._thought = False
         self._reader: CallReader | None = None
         self.calls = 0
 
@@ -97,7 +98,7 @@ class Splitter:
     def _start(self, said: Said) -> bool:
         text = self._held.lstrip()
         if text.startswith(THINK):
-            self._held, self._state = text[len(THINK) :].removeprefix("\n"), "thoughts"
+            self._held, self._state = text[len(THINK) :], "thoughts"
         elif THINK.startswith(text):
             return False
         else:
@@ -105,15 +106,17 @@ class Splitter:
         return True
 
     def _thoughts(self, said: Said) -> bool:
+        if not self._thought:  # space around thoughts is not part of them
+            self._held = self._held.lstrip()
         thoughts, closed, rest = self._held.partition(THINK_END)
         if closed:
             said.reasoning += thoughts.rstrip()
             self._held, self._state = rest, "content"
             return True
         keep = held_back(thoughts, [THINK_END])
-        # Space before the end mark is not part of the thoughts.
         keep = max(keep, len(thoughts) - len(thoughts[: len(thoughts) - keep].rstrip()))
         said.reasoning += thoughts[: len(thoughts) - keep]
+        self._thought = self._thought or bool(said.reasoning)
         self._held = thoughts[len(thoughts) - keep :]
         return False
 

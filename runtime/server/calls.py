@@ -229,6 +229,8 @@ class _JsonReader:
             self._started = True
 
     def _value(self, parts: list[CallPart]) -> bool:
+        if self._depth == 0:  # space before the value is not part of it
+            self._held = self._held.lstrip()
         end = self._end_of_value()
         piece, self._held = self._held[:end], self._held[end:]
         if piece:

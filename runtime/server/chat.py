@@ -123,8 +123,7 @@ async def chat_prompt(service: Service, body: schema.ChatRequest) -> tuple[str, 
 
     def prepare() -> tuple[str, list[int]]:
         prompt = render(loaded, body.messages, offered(body), variables)
-        assert loaded.model.tokenizer is not None
-        return prompt, loaded.model.tokenizer.encode(prompt, bos=False)
+        return prompt, loaded.tokenizer.encode(prompt, bos=False)
 
     return await service.prepare(prepare)
 

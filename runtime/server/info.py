@@ -48,8 +48,7 @@ def model_card(service: Service) -> dict[str, Any]:
 
 def tokenize(loaded: Loaded, body: schema.TokenizeRequest) -> dict[str, Any]:
     """The tokens of a text."""
-    tokenizer = loaded.model.tokenizer
-    assert tokenizer is not None
+    tokenizer = loaded.tokenizer
     if body.add_special and tokenizer.bos < 0:
         raise refuse("add_special", "this model has no begin-of-text token")
     ids = tokenizer.encode(body.content, bos=bool(body.add_special), added=body.parse_special is not False)
@@ -67,8 +66,7 @@ def _piece(data: bytes) -> str | list[int]:
 
 def detokenize(loaded: Loaded, body: schema.DetokenizeRequest) -> dict[str, Any]:
     """The text of tokens."""
-    tokenizer = loaded.model.tokenizer
-    assert tokenizer is not None
+    tokenizer = loaded.tokenizer
     for i, token in enumerate(body.tokens):
         if token >= tokenizer.vocab:
             raise refuse(f"tokens[{i}]", f"is {token}, this model has tokens 0 to {tokenizer.vocab - 1}")
@@ -85,7 +83,6 @@ def props(service: Service) -> dict[str, Any]:
     """How the server is set up."""
     loaded, options = service.loaded(), service.options
     template = loaded.template
-    assert loaded.model.tokenizer is not None
     return {
         "build_info": f"krafla {__version__}",
         "model_alias": service.model_name(),
@@ -98,8 +95,8 @@ def props(service: Service) -> dict[str, Any]:
         "isa": loaded.model.isa,
         "threads": loaded.model.config.threads,
         "kv": options.scheduler.kv,
-        "bos_token": loaded.model.tokenizer.bos,
-        "eos_tokens": sorted(loaded.model.tokenizer.eos),
+        "bos_token": loaded.tokenizer.bos,
+        "eos_tokens": sorted(loaded.tokenizer.eos),
         "chat_template": template.source if template else None,
         "chat_template_variables": sorted(template.variables - RESERVED) if template else [],
         # Whether the template tells the model of tools, or the server does with a system message.

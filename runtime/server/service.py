@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from krafla import __version__
 from krafla.runtime import progress
+from krafla.runtime.engine import open_tokenizer
 from krafla.runtime.isas import isas
 from krafla.runtime.model import KV_TYPES, Model
 from krafla.runtime.server import calls
@@ -24,8 +25,9 @@ from krafla.runtime.server.errors import ApiError, from_core, refuse
 from krafla.runtime.server.grammar import Grammars
 from krafla.runtime.server.request import Finished, NotReady, Request, Ticket
 from krafla.runtime.server.scheduler import Scheduler, SchedulerOptions
-from krafla.tools.chat_template import ChatTemplate
-from krafla.tools.errors import KraflaError, access
+from krafla.runtime.tokenizer import Tokenizer
+from krafla.tools.chat_template import RESERVED, ChatTemplate
+from krafla.tools.errors import AccessError, KraflaError, access
 
 log = logging.getLogger("krafla.server")
 Result = TypeVar("Result")
@@ -55,6 +57,7 @@ class Loaded:
     """What there is once the model is loaded."""
 
     model: Model
+    tokenizer: Tokenizer  # not the model's own, which ends with it
     vocabulary: Vocabulary
     grammars: Grammars | None  # None: no tokens end a text, so nothing can be held to a grammar
     template: ChatTemplate | None
@@ -76,8 +79,10 @@ class Service:
         options: ServiceOptions,
         watch: Watch = lambda: nullcontext(progress.silent),
         announce: Callable[[str], None] = lambda sentence: None,
+        scheduler: Callable[..., Scheduler] = Scheduler,
     ) -> None:
         self.options = options
+        self._make_scheduler = scheduler
         self.started = time.time()
         self.error: str | None = None
         self.scheduler: Scheduler | None = None
@@ -109,7 +114,7 @@ class Service:
 
     def loaded(self) -> Loaded:
         """What is loaded; ApiError 503 before that and after it failed."""
-        if self._loaded is None or self._closing:
+        if self._loaded is None:
             raise from_core(NotReady(self.error or f"the model is {self.state}"))
         return self._loaded
 
@@ -119,6 +124,8 @@ class Service:
 
     def submit(self, requests: Sequence[Request], prompt_field: str) -> list[Ticket]:
         """Put requests into the queue, all or none."""
+        if self._closing:
+            raise from_core(NotReady("the server is shutting down"))
         self.loaded()
         assert self.scheduler is not None
         tickets: list[Ticket] = []
@@ -160,17 +167,25 @@ class Service:
             sentence = f"the model {name!r} is not here, only {self.model_name()!r}"
             raise ApiError(404, sentence, "model", "model_not_found")
 
-    def close(self) -> None:
-        """Cancel what runs, release the model."""
+    def drain(self) -> None:
+        """Take no more requests; those that run after `grace` seconds are cancelled. Returns when none runs."""
         self._closing = True
-        if self.scheduler is not None:
+        if self.scheduler is not None and not self._loader.is_alive():
+            self.scheduler.close(self.options.grace)
+
+    def close(self) -> None:
+        """Cancel what runs, release the model. What is still loading is left to end with the process."""
+        self._closing = True
+        if self.scheduler is not None and not self._loader.is_alive():
             self.scheduler.close(0.0)
         self._work.shutdown(wait=True, cancel_futures=True)
+        if self._loaded is not None:
+            self._loaded.tokenizer.close()
 
     def _load(self) -> None:
         try:
             with self._watch() as report:
-                self.scheduler = Scheduler(self.options.scheduler, report, self._announce)
+                self.scheduler = self._make_scheduler(self.options.scheduler, report, self._announce)
                 self.scheduler.start()
                 self.scheduler.wait_ready()
                 self._loaded = _inspect(self.scheduler.model, report)
@@ -188,22 +203,22 @@ class Service:
 
 def _inspect(model: Model, report: progress.Report) -> Loaded:
     """Everything else that requests need; a chat template that does not work is an error now."""
-    if model.tokenizer is None:
-        raise KraflaError(f"{model.files.mlb.name}: there is no tokenizer beside it", 4)
+    if model.files.tokenizer is None:
+        raise AccessError(f"{model.files.mlb.name}: there is no tokenizer beside it")
     template = model.chat_template.check() if model.template is not None else None
-    vocabulary = Vocabulary(model.tokenizer, model.config.vocab)
+    tokenizer = open_tokenizer(model.files.tokenizer)
+    vocabulary = Vocabulary(tokenizer, model.config.vocab)
     grammars = None
-    if model.tokenizer.eos:
-        # First the tokenizer's own: some clients of the library look at only one.
-        eos = sorted(model.tokenizer.eos, key=lambda i: (i != model.tokenizer.first_eos, i))  # type: ignore[union-attr]
-        grammars = Grammars(vocabulary.pieces, sorted(vocabulary.silent), eos, model.tokenizer.bos)
+    if tokenizer.eos:
+        eos = sorted(tokenizer.eos, key=lambda i: (i != tokenizer.first_eos, i))
+        grammars = Grammars(vocabulary.pieces, sorted(vocabulary.silent), eos, tokenizer.bos)
     has_tools = template is not None and "tools" in template.variables
     form = calls.detect(template.source) if template is not None and has_tools else calls.HERMES
     digest = _digest(model.files.mlb, report)
     rounding = "fused" if any(facts.fused for facts in isas() if facts.name == model.isa) else "unfused"
     kv = KV_TYPES[model.config.kv_type]
     fingerprint = f"krafla-{__version__}-{rounding}-kv_{kv}-{digest}"
-    return Loaded(model, vocabulary, grammars, template, form, fingerprint, int(time.time()))
+    return Loaded(model, tokenizer, vocabulary, grammars, template, form, fingerprint, int(time.time()))
 
 
 def _digest(path: Path, report: progress.Report) -> str:
@@ -227,8 +242,6 @@ def thinking_of(loaded: Loaded, prompt: str) -> Literal["no", "may", "open"]:
 
 def template_variables(loaded: Loaded, given: dict[str, Any] | None, effort: str | None) -> dict[str, Any]:
     """The variables that a request sets in the template; ApiError names one that it does not have."""
-    from krafla.tools.chat_template import RESERVED
-
     known = loaded.template.variables - RESERVED if loaded.template else frozenset()
     values = dict(given or {})
     for name in values:
