@@ -19,7 +19,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the serve extra is not installed")
 httpx = pytest.importorskip("httpx", reason="the clients extra is not installed")
 
-from krafla.runtime.server import schema, schema_messages, schema_responses
+from krafla.runtime.server import docs, schema, schema_messages, schema_responses
+from krafla.runtime.server.app import create_app
 from krafla.runtime.server.middleware import JsonLines
 from krafla.runtime.server.request import Request
 from krafla.runtime.server.scheduler import SchedulerOptions
@@ -900,6 +901,25 @@ def test_running_streams_end_when_the_server_does(folder: Path) -> None:
         reader.join(20)
     assert not reader.is_alive()
     assert "closing" in received[-4]
+
+
+def test_the_docs_are_up_to_date(tmp_path: Path) -> None:
+    """`python -m krafla.runtime.server.docs` writes them."""
+    page = tmp_path / "server-api.md"
+    page.write_bytes(docs.PAGE.read_bytes())
+    docs.write(page)
+    assert page.read_bytes() == docs.PAGE.read_bytes()
+    text = page.read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for name in schema.INERT)
+
+
+def test_every_route_is_in_the_docs() -> None:
+    text = docs.PAGE.read_text(encoding="utf-8")
+    paths = create_app(Service(ServiceOptions())).openapi()["paths"]
+    assert len(paths) > 12
+    for path, methods in paths.items():
+        for method in methods:
+            assert f"`{method.upper()} {path.replace('name', 'id')}`" in text
 
 
 def test_docs_name_every_field() -> None:
