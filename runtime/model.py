@@ -48,6 +48,9 @@ class Config:
     threads: int
     kv_type: int
     packed: int
+    linear: int
+    pages: int
+    page: int
     pack_cache_hit: int
     file_bytes: int
     weight_bytes: int
@@ -68,11 +71,13 @@ class Options:
     pack_cache: bool = False
     profile: bool = False
     imatrix: bool = False
+    sequences: int | None = None
+    positions: int | None = None
 
     def __post_init__(self) -> None:
         if self.kv not in KV_TYPES:
             raise UsageError(f"kv is {self.kv}, must be one of {', '.join(KV_TYPES)}")
-        for name in ("threads", "ctx", "batch"):
+        for name in ("threads", "ctx", "batch", "sequences", "positions"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} is {value}, must be at least 1")
@@ -149,17 +154,20 @@ class Model:
         pack_cache: bool = False,
         profile: bool = False,
         imatrix: bool = False,
+        sequences: int | None = None,
+        positions: int | None = None,
         report: progress.Report = progress.silent,
         announce: Callable[[str], None] = lambda sentence: None,
     ) -> Model:
         """Open a model: an .mlb or .gguf file, a Hugging Face folder, or a name that `krafla pull` knows.
 
-        `imatrix` adds up an importance matrix, for `write_imatrix`.
+        `imatrix` adds up an importance matrix, for `write_imatrix`. `sequences` and `positions` size an engine
+        for `Batch`: how many texts at once, and how many positions they share.
         `report` is told how far slow steps are, `announce` what memory it will take and other notices.
         """
         from krafla.runtime.engine import engine
 
-        options = Options(threads, ctx, kv, pack, batch, pack_cache, profile, imatrix)
+        options = Options(threads, ctx, kv, pack, batch, pack_cache, profile, imatrix, sequences, positions)
         api, facts = engine(isa, report)
         return cls(resolve(path, report), api, facts, options, report, announce)
 
@@ -179,6 +187,16 @@ class Model:
         if self._engine:
             self._api.fn.ml_engine_close(self._engine)
             self._engine = ctypes.c_void_p()
+
+    def hand_over(self) -> tuple[Api, ctypes.c_void_p]:
+        """For `Batch`: the library and the engine, with no sequence open. The model cannot generate any more."""
+        self._api.fn.ml_sequence_close(self._engine, self._sequence)
+        return self._api, self._engine
+
+    @property
+    def linear(self) -> bool:
+        """Whether it has linear attention: a state that cannot go back token by token."""
+        return bool(self.config.linear)
 
     def encode(self, text: str, bos: bool | None = None) -> list[int]:
         """The token ids of `text`; `bos` None puts a beginning-of-text token where the model wants one."""
@@ -422,6 +440,8 @@ def _options(api: Api, files: ModelFiles, isa: IsaFacts, options: Options) -> An
         pack=options.pack,
         profile=options.profile,
         imatrix=options.imatrix,
+        sequences=options.sequences or 0,
+        positions=options.positions or 0,
     )
     if options.pack_cache and isa.pack_group:
         native.pack_cache = str(files.mlb.with_suffix(f".pk{isa.pack_group}")).encode()

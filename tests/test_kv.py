@@ -34,7 +34,7 @@ int open_kv(int type, int heads, int dim, int sequences, int context)
     ml_kv_layout layout;
     if (!ml_kv_layout_init(&layout, type, 2, heads, dim))
         return 1;
-    if (ml_kv_init(&kv, &layout, sequences, context, NULL))
+    if (ml_kv_init(&kv, &layout, sequences, context, 0, NULL))
         return 1;
     arena = (ml_arena){0};
     ml_kv_carve(&kv, &arena);

@@ -344,7 +344,14 @@ static void run_caps(void *context, int worker, int workers)
         job->logits[i] = ml_softcap(job->logits[i], job->cap);
 }
 
-void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits)
+static void norm_states(ml_engine *e, int n, float *states)
+{
+    for (int row = 0; row < n; row++)
+        ml_k_rmsnorm(row_of(states, row, e->plan.dim), row_of(e->buffers.x, row, e->plan.dim),
+                     e->model.final_norm, e->plan.dim, e->plan.norm_eps);
+}
+
+void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits, float *states)
 {
     ml_buffers *b = &e->buffers;
     ml_profile_start(&e->profile);
@@ -373,6 +380,10 @@ void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits)
     expect(e, NULL, 0);
     join(e, n, true, post_norm, e->model.final_norm);
     ml_profile_lap(&e->profile, ML_STAGE_OTHER);
+    if (states) {
+        norm_states(e, n, states);
+        return;
+    }
     ml_products_run(e->pool, &b->quantized, &(ml_product){&e->model.wcls, logits, (size_t)e->plan.vocab}, 1);
     if (e->plan.final_softcap > 0.0f)
         ml_pool_run(e->pool, run_caps,
