@@ -33,7 +33,12 @@ int ml_selftest(void)
     return ml_main(0, NULL);
 }
 """
-_CALL = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).ml_selftest())"
+#: The check comes first: it asks the system for what needs asking, such as AMX's tiles.
+_CALL = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+sys.exit(library.ml_isa_check(ctypes.byref(ctypes.c_void_p())) or library.ml_selftest())
+"""
 
 
 @dataclass(frozen=True)
@@ -86,10 +91,13 @@ def _plan(facts: IsaFacts) -> compiler.Plan:
     kernels = [generated / name for name in facts.kernels]
     mcpu = facts.mcpu or compiler.BASELINE
     units = [compiler.Unit(source, mcpu), *(compiler.Unit(CSRC / name, mcpu) for name in _ENGINE)]
+    units += [compiler.Unit(CSRC / name, compiler.BASELINE) for name in compiler.GUARDS]
     # For the digest: what the source includes. A header alone compiles to nothing.
     state = hashlib.sha256(b"".join(path.read_bytes() for path in [*kernels, *_included(facts)]))
     flags = (*plan.flags, f"-DML_SELFTEST_{state.hexdigest()[:20]}")
-    return compiler.Plan(f"{facts.name}-selftest", plan.triple, tuple(units), flags, (generated, GENERATED, CSRC))
+    return compiler.Plan(
+        f"{facts.name}-selftest", plan.triple, tuple(units), flags, (generated, GENERATED, CSRC)
+    )
 
 
 def _twins(facts: IsaFacts) -> list[str]:
