@@ -189,8 +189,10 @@ def test_interrupting_a_build_does_not_wait_for_the_rest(tmp_path: Path) -> None
 
 def test_interrupting_a_command_that_waits_for_input(plain: str, tmp_path: Path) -> None:
     code = (
-        "import sys, krafla.runtime.cli as cli, krafla.runtime.engine as engine\n"
-        "print('ready', file=sys.stderr, flush=True)\n"
+        "import sys, time, krafla.runtime.cli as cli\n"
+        "class Keyboard:\n"
+        "    def read(self): print('ready', file=sys.stderr, flush=True); time.sleep(60)\n"
+        "sys.stdin = Keyboard()\n"
         "sys.exit(cli.call(['tok', 'decode']))\n"
     )
     process = interrupted(code, "ready", tmp_path)
