@@ -223,7 +223,7 @@ def test_the_self_test_finds_a_broken_kernel(
     path = next(generated / name for name in best.kernels if name.endswith("/add.c"))
     right = path.read_text(encoding="utf-8")
     at = right.rindex("}")
-    for damage, words in (("o[0] += 1.0f;", "FAIL add case"), ("__builtin_trap();", "SIG")):
+    for damage, words in (("y[0] += 1.0f;", "FAIL add case"), ("__builtin_trap();", "SIG")):
         path.write_text(right[:at] + damage + right[at:], encoding="utf-8")
         assert cli.call(["doctor", "-q"]) == 1
         text = capsys.readouterr().out
