@@ -331,7 +331,7 @@ def terminal(chatty: str, data: Path) -> Iterator[list[Terminal]]:
 
 
 def start(opened: list[Terminal], chatty: str, *options: str, pause: float = 0, **more: str) -> Terminal:
-    environment = {"SCRIPTED_PAUSE": str(pause), "KRAFLA_DATA": os.environ["KRAFLA_DATA"], **more}
+    environment = {"SCRIPTED_PAUSE": str(pause), "KRAFLA_DATA": os.environ["KRAFLA_DATA"]} | more
     one = Terminal([*CHAT, "-m", chatty, *options], environment)
     opened.append(one)
     one.prompt()
@@ -434,6 +434,14 @@ def test_history_and_conversation_of_the_last_session(
     three.wait("you said: 'secret'")
     assert not (data / "history").exists()
     assert "secret" not in (data / "chats" / "last.json").read_text(encoding="utf-8")
+
+
+def test_a_data_folder_that_cannot_be_written(terminal: list[Terminal], chatty: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    one = start(terminal, chatty, KRAFLA_DATA=str(tmp_path / "file"))
+    assert "nothing will be kept" in one.screen()
+    one.keys("hello", "Enter")
+    one.wait("you said: 'hello'")
 
 
 def test_without_colours(terminal: list[Terminal], chatty: str) -> None:
