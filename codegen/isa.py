@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from krafla.codegen.dots import Dot, RowDot
-from krafla.codegen.lanes import F16, F32
+from krafla.codegen.lanes import F16, F32, Block
 from krafla.codegen.reduce import Reduce
 from krafla.codegen.tiles import Tile
 
@@ -35,12 +35,23 @@ class Pack:
     """How packed weights are laid out and multiplied on this machine.
 
     `lanes` are the float words for exactly `dot.group` lanes, one row each; `f16` widens half scales on the fly, or
-    is None where they are better widened once, while packing.
+    is None where they are better widened once, while packing. `chains` is how many sums the scores of packed keys
+    keep under way, to hide the latency of an inner product; 0: as many as the float tile has queries.
     """
 
     dot: Dot
     lanes: F32
     f16: F16 | None = None
+    chains: int = 0
+
+    def score_tiles(self, page: int) -> tuple[Block, ...]:
+        """Register tiles for a page of packed keys, most queries first and down to one."""
+        chains, vectors = self.chains or self.lanes.block.queries, page // self.dot.group
+        tiles = []
+        for queries in Block(chains, 1).sizes:
+            fitting = [n for n in range(1, chains // queries + 1) if vectors % n == 0]
+            tiles.append(Block(queries, max(fitting)))
+        return tuple(tiles)
 
 
 @dataclass(frozen=True)

@@ -275,9 +275,18 @@ class Lanes:
             return self.words.fma.format(a=a, b=b, c=c)
         return self.add(self.mul(a, b), c)
 
+    @property
+    def name(self) -> str:
+        """Tells helper functions for these lanes from those for others."""
+        return self._suffix
+
+    def call(self, function: str, arguments: str) -> str:
+        """A helper function `{function}_{name}` that takes the `parameters` first."""
+        return f"{function}_{self.name}({self.words.implicit}{arguments})"
+
     def exp(self, x: str) -> str:
         """e^x by the shared polynomial (simd_math.h.j2)."""
-        return f"ml_exp_{self._suffix}({self.words.implicit}{x})"
+        return self.call("ml_exp", x)
 
 
 class Loops:
@@ -295,6 +304,11 @@ class Loops:
         """The same over blocks of vectors, as wide as the machine's register tile."""
         loop, vectors = self.vector.words.loop, self.vector.words.block.vectors
         return loop.blocks(self.vector, self.scalar, i, n, vectors, caller)
+
+    @property
+    def kinds(self) -> list[Lanes]:
+        """The lanes that bodies are rendered for: the machine's and, if it has others, a scalar tail's."""
+        return [self.vector] if self.vector.name == self.scalar.name else [self.vector, self.scalar]
 
     @property
     def block(self) -> Block:

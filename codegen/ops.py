@@ -390,6 +390,27 @@ def _attention(cache: str) -> tuple[Op, Op]:
     return scores, weighted_sum
 
 
+def _widen(cache: str) -> Op:
+    """A page's elements as floats, for work that reads them more often than once."""
+    element, data, size = {"f16": ("uint16_t", "f16", 2), "q8": ("int8_t", "quants", 1)}[cache]
+    return Op(
+        name=f"widen_{cache}",
+        doc=f"o = the {cache} elements x as floats, exactly; scales are not applied.",
+        args=(
+            _f("o", "out", "n"),
+            Arg(f"const {element} *", "x", "in", "n", data),
+            _n("n"),
+        ),
+        needs=frozenset({"f32", "f16"} if cache == "f16" else {"f32"}),
+        template="widen.c.j2",
+        params={"cache": cache},
+        cases=_VECTOR_CASES,
+        bench=({"n": 4096},),
+        flops="n",
+        bytes=f"{size + 4} * n",
+    )
+
+
 OPS: tuple[Op, ...] = (
     _row_matvec("q8"),
     _row_matvec("q4"),
@@ -470,6 +491,8 @@ OPS: tuple[Op, ...] = (
     *_attention("f32"),
     *_attention("f16"),
     *_attention("q8"),
+    _widen("f16"),
+    _widen("q8"),
 )
 
 BY_NAME = {op.name: op for op in OPS}

@@ -292,6 +292,16 @@ def axpy_f32(y: F32, p: F32, v: F32, *, fused: bool) -> F32:
     return y
 
 
+def widen_f16(x: NDArray[Any], *, fused: bool) -> F32:
+    """Half-precision values as floats."""
+    return f32(x.view(np.float16))
+
+
+def widen_q8(x: I8, *, fused: bool) -> F32:
+    """Quants as floats."""
+    return f32(x)
+
+
 def axpy_f16(y: F32, p: F32, v: NDArray[Any], *, fused: bool) -> F32:
     """The same with half-precision rows (float16, or their bits as uint16)."""
     return axpy_f32(y, p, f32(v.view(np.float16)), fused=fused)

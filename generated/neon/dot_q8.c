@@ -17,45 +17,49 @@ static void queries_4(float *s, size_t s_stride, const int8_t *x, size_t x_strid
 
     (void)xs; /* sums of signed products need no correction */
     for (int t = 0; t < ML_PAGE; t += 4) {
-        int32x4x2_t isum0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
-        int32x4x2_t isum1 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
-        int32x4x2_t isum2 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
-        int32x4x2_t isum3 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum0_0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum1_0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum2_0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum3_0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
         for (int step = 0; step < n / 4; step++) {
-            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
             {
-                const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
-                isum0.val[0] = vpadalq_s16(isum0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
-                isum0.val[1] = vpadalq_s16(isum0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
-            }
-            {
-                const int8x8_t x0_0 =
-                    vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
-                isum1.val[0] = vpadalq_s16(isum1.val[0], vmull_s8(vget_low_s8(w0), x0_0));
-                isum1.val[1] = vpadalq_s16(isum1.val[1], vmull_s8(vget_high_s8(w0), x0_0));
-            }
-            {
-                const int8x8_t x0_0 =
-                    vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + 2 * x_stride + step * 4 + 0)));
-                isum2.val[0] = vpadalq_s16(isum2.val[0], vmull_s8(vget_low_s8(w0), x0_0));
-                isum2.val[1] = vpadalq_s16(isum2.val[1], vmull_s8(vget_high_s8(w0), x0_0));
-            }
-            {
-                const int8x8_t x0_0 =
-                    vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + 3 * x_stride + step * 4 + 0)));
-                isum3.val[0] = vpadalq_s16(isum3.val[0], vmull_s8(vget_low_s8(w0), x0_0));
-                isum3.val[1] = vpadalq_s16(isum3.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+                {
+                    const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_0.val[0] = vpadalq_s16(isum0_0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum0_0.val[1] = vpadalq_s16(isum0_0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+                {
+                    const int8x8_t x0_0 =
+                        vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                    isum1_0.val[0] = vpadalq_s16(isum1_0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum1_0.val[1] = vpadalq_s16(isum1_0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+                {
+                    const int8x8_t x0_0 =
+                        vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + 2 * x_stride + step * 4 + 0)));
+                    isum2_0.val[0] = vpadalq_s16(isum2_0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum2_0.val[1] = vpadalq_s16(isum2_0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+                {
+                    const int8x8_t x0_0 =
+                        vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + 3 * x_stride + step * 4 + 0)));
+                    isum3_0.val[0] = vpadalq_s16(isum3_0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum3_0.val[1] = vpadalq_s16(isum3_0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
             }
         }
-        const float32x4_t k_scale = vld1q_f32(dk + t);
-        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0.val[0], isum0.val[1])),
-                                   vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
-        vst1q_f32((s + s_stride) + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum1.val[0], isum1.val[1])),
-                                                vmulq_f32(vdupq_n_f32(dq[1]), k_scale)));
-        vst1q_f32((s + 2 * s_stride) + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum2.val[0], isum2.val[1])),
-                                                    vmulq_f32(vdupq_n_f32(dq[2]), k_scale)));
-        vst1q_f32((s + 3 * s_stride) + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum3.val[0], isum3.val[1])),
-                                                    vmulq_f32(vdupq_n_f32(dq[3]), k_scale)));
+        const float32x4_t k_scale0 = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0_0.val[0], isum0_0.val[1])),
+                                   vmulq_f32(vdupq_n_f32(dq[0]), k_scale0)));
+        vst1q_f32((s + s_stride) + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum1_0.val[0], isum1_0.val[1])),
+                                                vmulq_f32(vdupq_n_f32(dq[1]), k_scale0)));
+        vst1q_f32((s + 2 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum2_0.val[0], isum2_0.val[1])),
+                            vmulq_f32(vdupq_n_f32(dq[2]), k_scale0)));
+        vst1q_f32((s + 3 * s_stride) + t,
+                  vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum3_0.val[0], isum3_0.val[1])),
+                            vmulq_f32(vdupq_n_f32(dq[3]), k_scale0)));
         k += n * 4;
     }
 }
@@ -66,29 +70,53 @@ static void queries_2(float *s, size_t s_stride, const int8_t *x, size_t x_strid
 {
 
     (void)xs; /* sums of signed products need no correction */
-    for (int t = 0; t < ML_PAGE; t += 4) {
-        int32x4x2_t isum0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
-        int32x4x2_t isum1 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+    for (int t = 0; t < ML_PAGE; t += 8) {
+        int32x4x2_t isum0_0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum0_1 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum1_0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum1_1 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
         for (int step = 0; step < n / 4; step++) {
-            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
             {
-                const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
-                isum0.val[0] = vpadalq_s16(isum0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
-                isum0.val[1] = vpadalq_s16(isum0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+                {
+                    const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_0.val[0] = vpadalq_s16(isum0_0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum0_0.val[1] = vpadalq_s16(isum0_0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+                {
+                    const int8x8_t x0_0 =
+                        vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                    isum1_0.val[0] = vpadalq_s16(isum1_0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum1_0.val[1] = vpadalq_s16(isum1_0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
             }
             {
-                const int8x8_t x0_0 =
-                    vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
-                isum1.val[0] = vpadalq_s16(isum1.val[0], vmull_s8(vget_low_s8(w0), x0_0));
-                isum1.val[1] = vpadalq_s16(isum1.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 4 + step * 16));
+                {
+                    const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_1.val[0] = vpadalq_s16(isum0_1.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum0_1.val[1] = vpadalq_s16(isum0_1.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+                {
+                    const int8x8_t x0_0 =
+                        vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                    isum1_1.val[0] = vpadalq_s16(isum1_1.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum1_1.val[1] = vpadalq_s16(isum1_1.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
             }
         }
-        const float32x4_t k_scale = vld1q_f32(dk + t);
-        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0.val[0], isum0.val[1])),
-                                   vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
-        vst1q_f32((s + s_stride) + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum1.val[0], isum1.val[1])),
-                                                vmulq_f32(vdupq_n_f32(dq[1]), k_scale)));
-        k += n * 4;
+        const float32x4_t k_scale0 = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0_0.val[0], isum0_0.val[1])),
+                                   vmulq_f32(vdupq_n_f32(dq[0]), k_scale0)));
+        vst1q_f32((s + s_stride) + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum1_0.val[0], isum1_0.val[1])),
+                                                vmulq_f32(vdupq_n_f32(dq[1]), k_scale0)));
+        const float32x4_t k_scale1 = vld1q_f32(dk + (t + 4));
+        vst1q_f32(s + (t + 4), vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0_1.val[0], isum0_1.val[1])),
+                                         vmulq_f32(vdupq_n_f32(dq[0]), k_scale1)));
+        vst1q_f32((s + s_stride) + (t + 4),
+                  vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum1_1.val[0], isum1_1.val[1])),
+                            vmulq_f32(vdupq_n_f32(dq[1]), k_scale1)));
+        k += n * 8;
     }
 }
 
@@ -98,20 +126,58 @@ static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t 
 {
 
     (void)xs; /* sums of signed products need no correction */
-    for (int t = 0; t < ML_PAGE; t += 4) {
-        int32x4x2_t isum0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+    for (int t = 0; t < ML_PAGE; t += 16) {
+        int32x4x2_t isum0_0 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum0_1 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum0_2 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
+        int32x4x2_t isum0_3 = {{vdupq_n_s32(0), vdupq_n_s32(0)}};
         for (int step = 0; step < n / 4; step++) {
-            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
             {
-                const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
-                isum0.val[0] = vpadalq_s16(isum0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
-                isum0.val[1] = vpadalq_s16(isum0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+                {
+                    const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_0.val[0] = vpadalq_s16(isum0_0.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum0_0.val[1] = vpadalq_s16(isum0_0.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+            }
+            {
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 4 + step * 16));
+                {
+                    const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_1.val[0] = vpadalq_s16(isum0_1.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum0_1.val[1] = vpadalq_s16(isum0_1.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+            }
+            {
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 8 + step * 16));
+                {
+                    const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_2.val[0] = vpadalq_s16(isum0_2.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum0_2.val[1] = vpadalq_s16(isum0_2.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
+            }
+            {
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 12 + step * 16));
+                {
+                    const int8x8_t x0_0 = vreinterpret_s8_s32(vdup_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_3.val[0] = vpadalq_s16(isum0_3.val[0], vmull_s8(vget_low_s8(w0), x0_0));
+                    isum0_3.val[1] = vpadalq_s16(isum0_3.val[1], vmull_s8(vget_high_s8(w0), x0_0));
+                }
             }
         }
-        const float32x4_t k_scale = vld1q_f32(dk + t);
-        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0.val[0], isum0.val[1])),
-                                   vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
-        k += n * 4;
+        const float32x4_t k_scale0 = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0_0.val[0], isum0_0.val[1])),
+                                   vmulq_f32(vdupq_n_f32(dq[0]), k_scale0)));
+        const float32x4_t k_scale1 = vld1q_f32(dk + (t + 4));
+        vst1q_f32(s + (t + 4), vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0_1.val[0], isum0_1.val[1])),
+                                         vmulq_f32(vdupq_n_f32(dq[0]), k_scale1)));
+        const float32x4_t k_scale2 = vld1q_f32(dk + (t + 8));
+        vst1q_f32(s + (t + 8), vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0_2.val[0], isum0_2.val[1])),
+                                         vmulq_f32(vdupq_n_f32(dq[0]), k_scale2)));
+        const float32x4_t k_scale3 = vld1q_f32(dk + (t + 12));
+        vst1q_f32(s + (t + 12), vmulq_f32(vcvtq_f32_s32(ml_rows_neon(isum0_3.val[0], isum0_3.val[1])),
+                                          vmulq_f32(vdupq_n_f32(dq[0]), k_scale3)));
+        k += n * 16;
     }
 }
 

@@ -19,40 +19,42 @@ static void queries_4(float *s, size_t s_stride, const int8_t *x, size_t x_strid
 
     (void)xs; /* sums of signed products need no correction */
     for (int t = 0; t < ML_PAGE; t += 4) {
-        int32x4_t isum0 = vdupq_n_s32(0);
-        int32x4_t isum1 = vdupq_n_s32(0);
-        int32x4_t isum2 = vdupq_n_s32(0);
-        int32x4_t isum3 = vdupq_n_s32(0);
+        int32x4_t isum0_0 = vdupq_n_s32(0);
+        int32x4_t isum1_0 = vdupq_n_s32(0);
+        int32x4_t isum2_0 = vdupq_n_s32(0);
+        int32x4_t isum3_0 = vdupq_n_s32(0);
         for (int step = 0; step < n / 4; step++) {
-            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
             {
-                const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
-                isum0 = vdotq_s32(isum0, w0, x0_0);
-            }
-            {
-                const int8x16_t x0_0 =
-                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
-                isum1 = vdotq_s32(isum1, w0, x0_0);
-            }
-            {
-                const int8x16_t x0_0 =
-                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 2 * x_stride + step * 4 + 0)));
-                isum2 = vdotq_s32(isum2, w0, x0_0);
-            }
-            {
-                const int8x16_t x0_0 =
-                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 3 * x_stride + step * 4 + 0)));
-                isum3 = vdotq_s32(isum3, w0, x0_0);
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+                {
+                    const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_0 = vdotq_s32(isum0_0, w0, x0_0);
+                }
+                {
+                    const int8x16_t x0_0 =
+                        vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                    isum1_0 = vdotq_s32(isum1_0, w0, x0_0);
+                }
+                {
+                    const int8x16_t x0_0 =
+                        vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 2 * x_stride + step * 4 + 0)));
+                    isum2_0 = vdotq_s32(isum2_0, w0, x0_0);
+                }
+                {
+                    const int8x16_t x0_0 =
+                        vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + 3 * x_stride + step * 4 + 0)));
+                    isum3_0 = vdotq_s32(isum3_0, w0, x0_0);
+                }
             }
         }
-        const float32x4_t k_scale = vld1q_f32(dk + t);
-        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
+        const float32x4_t k_scale0 = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0_0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale0)));
         vst1q_f32((s + s_stride) + t,
-                  vmulq_f32(vcvtq_f32_s32(isum1), vmulq_f32(vdupq_n_f32(dq[1]), k_scale)));
+                  vmulq_f32(vcvtq_f32_s32(isum1_0), vmulq_f32(vdupq_n_f32(dq[1]), k_scale0)));
         vst1q_f32((s + 2 * s_stride) + t,
-                  vmulq_f32(vcvtq_f32_s32(isum2), vmulq_f32(vdupq_n_f32(dq[2]), k_scale)));
+                  vmulq_f32(vcvtq_f32_s32(isum2_0), vmulq_f32(vdupq_n_f32(dq[2]), k_scale0)));
         vst1q_f32((s + 3 * s_stride) + t,
-                  vmulq_f32(vcvtq_f32_s32(isum3), vmulq_f32(vdupq_n_f32(dq[3]), k_scale)));
+                  vmulq_f32(vcvtq_f32_s32(isum3_0), vmulq_f32(vdupq_n_f32(dq[3]), k_scale0)));
         k += n * 4;
     }
 }
@@ -63,26 +65,46 @@ static void queries_2(float *s, size_t s_stride, const int8_t *x, size_t x_strid
 {
 
     (void)xs; /* sums of signed products need no correction */
-    for (int t = 0; t < ML_PAGE; t += 4) {
-        int32x4_t isum0 = vdupq_n_s32(0);
-        int32x4_t isum1 = vdupq_n_s32(0);
+    for (int t = 0; t < ML_PAGE; t += 8) {
+        int32x4_t isum0_0 = vdupq_n_s32(0);
+        int32x4_t isum0_1 = vdupq_n_s32(0);
+        int32x4_t isum1_0 = vdupq_n_s32(0);
+        int32x4_t isum1_1 = vdupq_n_s32(0);
         for (int step = 0; step < n / 4; step++) {
-            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
             {
-                const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
-                isum0 = vdotq_s32(isum0, w0, x0_0);
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+                {
+                    const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_0 = vdotq_s32(isum0_0, w0, x0_0);
+                }
+                {
+                    const int8x16_t x0_0 =
+                        vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                    isum1_0 = vdotq_s32(isum1_0, w0, x0_0);
+                }
             }
             {
-                const int8x16_t x0_0 =
-                    vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
-                isum1 = vdotq_s32(isum1, w0, x0_0);
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 4 + step * 16));
+                {
+                    const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_1 = vdotq_s32(isum0_1, w0, x0_0);
+                }
+                {
+                    const int8x16_t x0_0 =
+                        vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + x_stride + step * 4 + 0)));
+                    isum1_1 = vdotq_s32(isum1_1, w0, x0_0);
+                }
             }
         }
-        const float32x4_t k_scale = vld1q_f32(dk + t);
-        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
+        const float32x4_t k_scale0 = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0_0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale0)));
         vst1q_f32((s + s_stride) + t,
-                  vmulq_f32(vcvtq_f32_s32(isum1), vmulq_f32(vdupq_n_f32(dq[1]), k_scale)));
-        k += n * 4;
+                  vmulq_f32(vcvtq_f32_s32(isum1_0), vmulq_f32(vdupq_n_f32(dq[1]), k_scale0)));
+        const float32x4_t k_scale1 = vld1q_f32(dk + (t + 4));
+        vst1q_f32(s + (t + 4), vmulq_f32(vcvtq_f32_s32(isum0_1), vmulq_f32(vdupq_n_f32(dq[0]), k_scale1)));
+        vst1q_f32((s + s_stride) + (t + 4),
+                  vmulq_f32(vcvtq_f32_s32(isum1_1), vmulq_f32(vdupq_n_f32(dq[1]), k_scale1)));
+        k += n * 8;
     }
 }
 
@@ -92,18 +114,50 @@ static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t 
 {
 
     (void)xs; /* sums of signed products need no correction */
-    for (int t = 0; t < ML_PAGE; t += 4) {
-        int32x4_t isum0 = vdupq_n_s32(0);
+    for (int t = 0; t < ML_PAGE; t += 16) {
+        int32x4_t isum0_0 = vdupq_n_s32(0);
+        int32x4_t isum0_1 = vdupq_n_s32(0);
+        int32x4_t isum0_2 = vdupq_n_s32(0);
+        int32x4_t isum0_3 = vdupq_n_s32(0);
         for (int step = 0; step < n / 4; step++) {
-            const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
             {
-                const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
-                isum0 = vdotq_s32(isum0, w0, x0_0);
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + step * 16));
+                {
+                    const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_0 = vdotq_s32(isum0_0, w0, x0_0);
+                }
+            }
+            {
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 4 + step * 16));
+                {
+                    const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_1 = vdotq_s32(isum0_1, w0, x0_0);
+                }
+            }
+            {
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 8 + step * 16));
+                {
+                    const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_2 = vdotq_s32(isum0_2, w0, x0_0);
+                }
+            }
+            {
+                const int8x16_t w0 = vld1q_s8((const int8_t *)(k + n * 12 + step * 16));
+                {
+                    const int8x16_t x0_0 = vreinterpretq_s8_s32(vdupq_n_s32(ml_load_i32(x + step * 4 + 0)));
+                    isum0_3 = vdotq_s32(isum0_3, w0, x0_0);
+                }
             }
         }
-        const float32x4_t k_scale = vld1q_f32(dk + t);
-        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale)));
-        k += n * 4;
+        const float32x4_t k_scale0 = vld1q_f32(dk + t);
+        vst1q_f32(s + t, vmulq_f32(vcvtq_f32_s32(isum0_0), vmulq_f32(vdupq_n_f32(dq[0]), k_scale0)));
+        const float32x4_t k_scale1 = vld1q_f32(dk + (t + 4));
+        vst1q_f32(s + (t + 4), vmulq_f32(vcvtq_f32_s32(isum0_1), vmulq_f32(vdupq_n_f32(dq[0]), k_scale1)));
+        const float32x4_t k_scale2 = vld1q_f32(dk + (t + 8));
+        vst1q_f32(s + (t + 8), vmulq_f32(vcvtq_f32_s32(isum0_2), vmulq_f32(vdupq_n_f32(dq[0]), k_scale2)));
+        const float32x4_t k_scale3 = vld1q_f32(dk + (t + 12));
+        vst1q_f32(s + (t + 12), vmulq_f32(vcvtq_f32_s32(isum0_3), vmulq_f32(vdupq_n_f32(dq[0]), k_scale3)));
+        k += n * 16;
     }
 }
 

@@ -74,4 +74,12 @@ void ml_k_axpy_q8_scalar(float *y, size_t y_stride, const float *p, size_t p_str
                          const int8_t *v, const float *dv, int rows, int n);
 #define ML_HAS_AXPY_Q8_SCALAR 1
 
+/* o = the f16 elements x as floats, exactly; scales are not applied. */
+void ml_k_widen_f16_scalar(float *o, const uint16_t *x, int n);
+#define ML_HAS_WIDEN_F16_SCALAR 1
+
+/* o = the q8 elements x as floats, exactly; scales are not applied. */
+void ml_k_widen_q8_scalar(float *o, const int8_t *x, int n);
+#define ML_HAS_WIDEN_Q8_SCALAR 1
+
 #endif
