@@ -371,11 +371,15 @@ def _attention(cache: str) -> tuple[Op, Op]:
         args=(
             _f("y", "inout", "(queries - 1) * y_stride + n"),
             Arg("size_t", "y_stride", "size", doc="floats from one query's sum to the next"),
-            _f("p", "in", "(queries - 1) * p_stride + rows", "weights"),
+            _f(
+                "p",
+                "in",
+                "(queries - 1) * p_stride + rows",
+                "weights" + (", each times its position's scale" if scaled else ""),
+            ),
             Arg("size_t", "p_stride", "size", doc="floats from one query's weights to the next"),
             _QUERIES,
             Arg(f"const {element} *", "v", "in", "rows * n", data, "position after position"),
-            *((_f("dv", "in", "rows", "one scale per position", "scales"),) if scaled else ()),
             _n("rows"),
             _n("n", "head dimension"),
         ),

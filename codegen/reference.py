@@ -308,9 +308,9 @@ def axpy_f16(y: F32, p: F32, v: NDArray[Any], *, fused: bool) -> F32:
 
 
 @np.errstate(all="ignore")
-def axpy_q8(y: F32, p: F32, v: I8, dv: F32, *, fused: bool) -> F32:
-    """The same with int8 rows and one scale each: the weight of a row is p[t] * dv[t]."""
-    return axpy_f32(y, p * dv, f32(v), fused=fused)
+def axpy_q8(y: F32, p: F32, v: I8, *, fused: bool) -> F32:
+    """The same with int8 rows, whose scales are in the weights already."""
+    return axpy_f32(y, p, f32(v), fused=fused)
 
 
 # --- The packed layout

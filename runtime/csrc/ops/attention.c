@@ -147,10 +147,13 @@ static const void *elements(const block *b, int page, int half)
     return ml_kv_elements(b->a->layout, page_memory(b, page), b->a->layer, half, b->t->kv_head);
 }
 
-/* Asks for the head's part of a page that comes next; pages lie apart, so the machine cannot guess. */
+/*
+ * Asks for the head's part of a page that comes next; pages lie apart, so the machine cannot guess. With many
+ * queries the work on a page takes longer than its way, and the first cache level is needed for other things.
+ */
 static void fetch_page(const block *b, int page, int last_page, int half)
 {
-    if (page > last_page)
+    if (page > last_page || b->n >= WIDEN_QUERIES)
         return;
     const char *p = elements(b, page, half);
     for (size_t at = 0; at < b->a->layout->head_bytes; at += 64)
@@ -190,45 +193,33 @@ static void widen_values(const block *b, int page)
         ml_k_widen_f16(b->wide, values, count);
 }
 
-/* Queries [first, first + n) add up positions [from, to) of a page's values, as floats. */
-static void weigh_wide(const block *b, int page, int first, int n, int from, int to)
+/* The Q8 cache: a value's scale goes into its weights. */
+static void scale_weights(const block *b, int page, float *weights, int n, int from, int to)
 {
-    const ml_kv_layout *layout = b->a->layout;
-    size_t stride = b->a->scratch->score_stride, dim = b->a->scratch->head_dim;
-    float *weights = b->scores + (size_t)first * stride + (page - b->first_page) * ML_KV_PAGE;
-    if (layout->type == ML_KV_Q8) {
-        const float *scales =
-            ml_kv_scales(layout, page_memory(b, page), b->a->layer, ML_KV_VALUES, b->t->kv_head);
-        for (int i = 0; i < n; i++)
-            for (int t = from; t < to; t++)
-                weights[(size_t)i * stride + (size_t)t] *= scales[t];
-    }
-    ml_k_axpy_f32(b->sums + (size_t)first * dim, dim, weights + from, stride, n, b->wide + (size_t)from * dim,
-                  to - from, (int)dim);
+    const float *scales =
+        ml_kv_scales(b->a->layout, page_memory(b, page), b->a->layer, ML_KV_VALUES, b->t->kv_head);
+    for (int i = 0; i < n; i++)
+        for (int t = from; t < to; t++)
+            weights[(size_t)i * b->a->scratch->score_stride + (size_t)t] *= scales[t];
 }
 
-/* The same; a page's elements are widened as they are read. */
+/* Queries [first, first + n) add up positions [from, to) of a page's values; each weight is used only here.
+ */
 static void weigh(const block *b, int page, int first, int n, int from, int to)
 {
-    const ml_kv_layout *layout = b->a->layout;
-    const unsigned char *values = elements(b, page, ML_KV_VALUES);
+    int type = b->a->layout->type, rows = to - from;
+    const void *values = b->wide ? b->wide : elements(b, page, ML_KV_VALUES);
     size_t stride = b->a->scratch->score_stride, dim = b->a->scratch->head_dim, at = (size_t)from * dim;
     float *sums = b->sums + (size_t)first * dim;
-    const float *weights = b->scores + (size_t)first * stride + (page - b->first_page) * ML_KV_PAGE + from;
-    int rows = to - from;
-    if (b->wide)
-        weigh_wide(b, page, first, n, from, to);
-    else if (layout->type == ML_KV_F32)
-        ml_k_axpy_f32(sums, dim, weights, stride, n, (const float *)(const void *)values + at, rows,
-                      (int)dim);
-    else if (layout->type == ML_KV_F16)
-        ml_k_axpy_f16(sums, dim, weights, stride, n, (const uint16_t *)(const void *)values + at, rows,
-                      (int)dim);
+    float *weights = b->scores + (size_t)first * stride + (page - b->first_page) * ML_KV_PAGE;
+    if (type == ML_KV_Q8)
+        scale_weights(b, page, weights, n, from, to);
+    if (b->wide || type == ML_KV_F32)
+        ml_k_axpy_f32(sums, dim, weights + from, stride, n, (const float *)values + at, rows, (int)dim);
+    else if (type == ML_KV_F16)
+        ml_k_axpy_f16(sums, dim, weights + from, stride, n, (const uint16_t *)values + at, rows, (int)dim);
     else
-        ml_k_axpy_q8(sums, dim, weights, stride, n, (const int8_t *)values + at,
-                     ml_kv_scales(layout, page_memory(b, page), b->a->layer, ML_KV_VALUES, b->t->kv_head) +
-                         from,
-                     rows, (int)dim);
+        ml_k_axpy_q8(sums, dim, weights + from, stride, n, (const int8_t *)values + at, rows, (int)dim);
 }
 
 /* All rows that see the same part of the page together; at the edges of what they see, each row by itself. */
@@ -250,6 +241,21 @@ static void weigh_page(const block *b, int page)
             weigh(b, page, (row - first_row) * heads, heads, from, to);
 }
 
+/*
+ * The softmax of n scores, with room for whole turns of its sixteen partial sums: weights of -inf are 0 and
+ * add nothing, which costs less than a remainder. Only scores that are all -inf must be counted exactly.
+ */
+static void weigh_scores(float *scores, int n)
+{
+    bool any = false;
+    for (int j = 0; j < n; j++)
+        any |= scores[j] > -INFINITY;
+    int whole = any ? (n + 15) / 16 * 16 : n;
+    for (int j = n; j < whole; j++)
+        scores[j] = -INFINITY;
+    ml_k_softmax(scores, whole);
+}
+
 /* Scores to weights, for each query over the positions that it sees. */
 static void finish_scores(const block *b)
 {
@@ -263,7 +269,7 @@ static void finish_scores(const block *b)
         if (a->softcap > 0.0f)
             for (int j = 0; j < n; j++)
                 scores[j] = ml_softcap(scores[j], a->softcap);
-        ml_k_softmax(scores, n);
+        weigh_scores(scores, n);
     }
 }
 
