@@ -35,13 +35,18 @@ class Pack:
     """How packed weights are laid out and multiplied on this machine.
 
     `lanes` are the float words for exactly `dot.group` lanes, one row each; `f16` widens half scales on the fly, or
-    is None where they are better widened once, while packing. `chains` is how many sums the scores of packed keys
-    keep under way, to hide the latency of an inner product; 0: as many as the float tile has queries.
+    is None where they are better widened once, while packing. `groups` is how many row groups a matvec of a
+    `BlockDot` takes at once, so that their sums do not wait for each other and share the activations;
+    `groups_condition` is the C preprocessor condition of the targets that have the registers for it, empty for all.
+    `chains` is how many sums the scores of packed keys keep under way, to hide the latency of an inner product; 0:
+    as many as the float tile has queries.
     """
 
     dot: Dot
     lanes: F32
     f16: F16 | None = None
+    groups: int = 1
+    groups_condition: str = ""
     chains: int = 0
 
     def score_tiles(self, page: int) -> tuple[Block, ...]:

@@ -50,7 +50,7 @@ class ScalarReduce:
 
 @dataclass(frozen=True)
 class StripReduce:
-    """The sixteen partials in registers; `fold` and `maximum_of` are C expressions over {p0}, {p1}, ..."""
+    """The sixteen partials in registers; `fold` is a C expression over {p0}, {p1}, ..."""
 
     fold: str
     max_of_lanes: str  # the largest lane of {x}, as a float

@@ -5,6 +5,7 @@ The layout is described in runtime/csrc/core/bundle.h.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ from krafla.tools.errors import FormatError, UsageError, access
 _MAGIC = b"KRAFLAB1"
 _PAGE = 1 << 16  # no system maps files in larger steps
 _CHUNK = 1 << 20
-#: Stands for the user's message; nothing a template changes (it may strip white space or escape markup).
-_MARK = "PROMPT-9f2c41d7"
+#: Stand for messages; nothing a template changes (it may strip white space or escape markup).
+_MARKS = {"user": ("PROMPT-9f2c41d7", "{prompt}"), "system": ("SYSTEM-9f2c41d7", "{system}")}
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,12 @@ def members(files: ModelFiles) -> list[Member]:
     found = [Member("model.mlb", files.mlb), Member("model.mlt", files.tokenizer)]
     if files.template is not None:
         bos, eos = special_texts(files.tokenizer)
-        text = chat_text(files.template.read_text(encoding="utf-8"), bos, eos)
-        found.append(Member("model.chat", text.encode()))
+        template = files.template.read_text(encoding="utf-8")
+        found.append(Member("model.chat", chat_text(template, bos, eos).encode()))
+        with contextlib.suppress(FormatError):  # many models know no system message
+            found.append(
+                Member("model.system.chat", chat_text(template, bos, eos, ("system", "user")).encode())
+            )
     return found
 
 
@@ -75,11 +80,16 @@ def special_texts(tokenizer: Path) -> tuple[str, str]:
     return mlt.read(tokenizer).special_texts() if tokenizer.suffix == ".mlt" else ("", "")
 
 
-def chat_text(template: str, bos: str, eos: str) -> str:
-    """The text around a user's message, which takes the place of {prompt}: a chat template for programs in C."""
+def chat_text(template: str, bos: str, eos: str, roles: Sequence[str] = ("user",)) -> str:
+    """The text around a user's message, {prompt}, and a system message, {system}: a chat template for C programs."""
     day = datetime(2025, 1, 1)  # one for all builds: the same inputs give the same bytes
-    messages = [{"role": "user", "content": _MARK}]
+    messages = [{"role": role, "content": _MARKS[role][0]} for role in roles]
     text = ChatTemplate(template, bos, eos).render(messages, strftime_now=day.strftime)
-    if text.count(_MARK) != 1:
-        raise FormatError(f"the chat template shows a message {text.count(_MARK)} times, must be once")
-    return text.replace(_MARK, "{prompt}")
+    for role in roles:
+        mark, place = _MARKS[role]
+        if text.count(mark) != 1:
+            raise FormatError(
+                f"the chat template shows the {role} message {text.count(mark)} times, must be once"
+            )
+        text = text.replace(mark, place)
+    return text

@@ -11,11 +11,12 @@ from typing import NoReturn
 import click
 
 import krafla
-from krafla.tools.errors import KraflaError
+from krafla.tools.errors import EXIT_CODES, KraflaError
 
 #: The subcommands, each in a module of its own that is imported only when called, and what the help says.
 COMMANDS = {
     "run": "Complete a prompt or answer a question.",
+    "chat": "Talk with a model.",
     "serve": "Serve a model to programs and to a page in the browser.",
     "tok": "Turn text into token ids and back.",
     "convert": "Turn a model into an .mlb file with its tokenizer.",
@@ -28,10 +29,7 @@ COMMANDS = {
     "doctor": "Tell what this machine can run, and where things are kept.",
     "completion": "Print a shell's completion script.",
 }
-EPILOG = (
-    "Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 the CPU lacks an instruction set, "
-    "4 cannot read or write, 5 bad format, 6 bad shape, 7 out of memory, 130 interrupted."
-)
+EPILOG = f"Exit codes: {', '.join(f'{one.code} {one.short}' for one in EXIT_CODES)}."
 INTERRUPTED = 130
 #: Set by the scripts of `krafla completion`, to what the shell wants.
 COMPLETE = "_KRAFLA_COMPLETE"

@@ -22,6 +22,7 @@ from krafla.runtime import cache as folders
 from krafla.runtime import progress, tuned, zig
 from krafla.runtime.isas import IsaFacts
 from krafla.runtime.paths import CSRC, GENERATED
+from krafla.runtime.precompile import Compilation, Headers
 from krafla.tools.errors import IsaError
 
 BASELINE = "baseline"
@@ -111,7 +112,12 @@ def _compile_and_link(plan: Plan, output: Path, scratch: Path, report: progress.
     libraries = runtime_libraries()
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
         warm = None if libraries else pool.submit(_warm, plan.triple, scratch)
-        jobs = [pool.submit(_compile, plan, unit, scratch / f"{i}.o") for i, unit in enumerate(plan.units)]
+        headers = Headers(scratch, pool)
+        headers.prepare([_compilation(plan, unit) for unit in plan.units])
+        jobs = [
+            pool.submit(_compile, plan, unit, scratch / f"{i}.o", headers)
+            for i, unit in enumerate(plan.units)
+        ]
         objects = []
         try:
             for done, job in enumerate(jobs, 1):
@@ -131,11 +137,15 @@ def _target(triple: str, mcpu: str) -> list[str]:
     return ["-target", triple, f"-mcpu={mcpu}", *position]
 
 
-def _compile(plan: Plan, unit: Unit, output: Path) -> Path:
-    includes = [f"-I{path}" for path in plan.includes]
-    source = ["-c", str(unit.source), "-o", str(output)]
+def _compilation(plan: Plan, unit: Unit) -> Compilation:
+    includes = (f"-I{path}" for path in plan.includes)
+    return Compilation(unit.source, (*_target(plan.triple, unit.mcpu), *plan.flags, *includes))
+
+
+def _compile(plan: Plan, unit: Unit, output: Path, headers: Headers) -> Path:
+    one = _compilation(plan, unit)
     try:
-        zig.run(["cc", *_target(plan.triple, unit.mcpu), *plan.flags, *includes, *source])
+        zig.run(["cc", *one.arguments, *headers.flags(one), "-c", str(unit.source), "-o", str(output)])
     except zig.CompileError as error:
         raise zig.CompileError(f"cannot compile {unit.source.name} for {plan.name}: {error}") from error
     return output

@@ -24,6 +24,7 @@ from krafla.codegen.ops import OPS
 from krafla.runtime import cache as folders
 from krafla.runtime import progress, zig
 from krafla.runtime.paths import CSRC, GENERATED
+from krafla.runtime.precompile import Compilation, Headers
 from krafla.runtime.targets import Platform, Variant
 from krafla.tools.errors import access
 
@@ -88,14 +89,22 @@ class Object:
         """Where the cache keeps it."""
         return _store() / f"{self.digest}.o"
 
-    def make(self) -> None:
+    @property
+    def compilation(self) -> Compilation:
+        """What the compiler is told."""
+        includes = (f"-I{folder}" for folder in (GENERATED, CSRC))
+        return Compilation(
+            self.source, ("-target", self.triple, f"-mcpu={self.mcpu}", *self.flags, *includes)
+        )
+
+    def make(self, headers: Headers | None = None) -> None:
         """Compile, unless it is there."""
         if self.path.is_file():
             return
-        includes = [f"-I{folder}" for folder in (GENERATED, CSRC)]
+        one = self.compilation
+        shared = headers.flags(one) if headers else ()
         with folders.replacing(self.path) as temporary:
-            arguments = ["cc", "-target", self.triple, f"-mcpu={self.mcpu}", *self.flags, *includes]
-            zig.run([*arguments, "-c", str(self.source), "-o", str(temporary)])
+            zig.run(["cc", *one.arguments, *shared, "-c", str(self.source), "-o", str(temporary)])
 
 
 @dataclass(frozen=True)
@@ -303,6 +312,7 @@ def run(builds: Sequence[Build], report: progress.Report = progress.silent, jobs
     links = list({link.digest: link for build in builds for link in build.links}.values())
     links = [link for link in links if not link.path.is_file()]
     objects = list({o.digest: o for link in links for o in link.objects}.values())
+    objects = [made for made in objects if not made.path.is_file()]
     warm = list({(link.triple, link.mcpu): link for link in links}.values())
     steps = len(objects) + len(links) + len(warm)
     done = 0
@@ -314,9 +324,14 @@ def run(builds: Sequence[Build], report: progress.Report = progress.silent, jobs
             done += 1
             report("building", done, steps)
 
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+    workers = ThreadPoolExecutor(jobs or os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory(dir=_store()) as scratch, workers as pool:
+        headers = Headers(Path(scratch), pool)
         try:
-            finish([pool.submit(_warm, link) for link in warm] + [pool.submit(o.make) for o in objects])
+            warming = [pool.submit(_warm, link) for link in warm]
+            # Debug information would tell of the header.
+            headers.prepare([o.compilation for o in objects if "-g" not in o.flags])
+            finish([*warming, *(pool.submit(o.make, headers) for o in objects)])
             finish([pool.submit(link.make) for link in links])
         except BaseException:
             pool.shutdown(cancel_futures=True)

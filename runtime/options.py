@@ -52,10 +52,10 @@ isa_option = click.option(
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Standard error stays empty unless it fails.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
-_SAMPLING = (
-    click.option(
-        "-n", "max_tokens", type=click.IntRange(0), default=512, help="Tokens at most [default: 512]."
-    ),
+_LIMIT = click.option(
+    "-n", "max_tokens", type=click.IntRange(0), default=512, help="Tokens at most [default: 512]."
+)
+_CHOICE = (
     click.option(
         "--temp",
         "temperature",
@@ -90,9 +90,31 @@ _ENGINE = (
 )
 
 
+#: How tokens are guessed; the text stays the same.
+_GUESSES = (
+    click.option(
+        "--speculate",
+        type=click.Choice(["off", "ngram"]),
+        default="off",
+        help="Guess tokens from the text so far; changes the speed only [default: off].",
+    ),
+    click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens that guesses ahead."),
+)
+
+
+def guess_options(function: Decorated) -> Decorated:
+    """Speculation; `opening.open_guesser` takes them."""
+    return _all(_GUESSES, function)
+
+
 def sampling_options(function: Decorated) -> Decorated:
     """How tokens are chosen, and how many of them."""
-    return _all(_SAMPLING, function)
+    return _all((_LIMIT, *_CHOICE), function)
+
+
+def choice_options(function: Decorated) -> Decorated:
+    """How tokens are chosen."""
+    return _all(_CHOICE, function)
 
 
 def engine_options(function: Decorated) -> Decorated:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import platform as machine
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from krafla import Model
-from krafla.runtime import bundle, cmd_build, crossbuild
+from krafla.runtime import bundle, cmd_build, cmd_run, crossbuild
 from krafla.runtime.verify import MODELS
 from tests import cross, native
 from tests.toys import toy
@@ -73,6 +76,73 @@ def test_chat_text_goes_around_the_prompt(model: Path, tmp_path: Path) -> None:
     assert bad.returncode == 5 and "{prompt}, is missing" in bad.stderr
 
 
+def test_system_message_has_a_place_of_its_own(model: Path, tmp_path: Path) -> None:
+    """The chat text's places, in any order; what stands in the messages is text."""
+    chat = tmp_path / "some.chat"
+    chat.write_text("a {system} b {prompt} c {prompt} {system}")
+    flags = ["-m", model, "-n", 20, "--chat", chat]
+    done = tool("ml_run", *flags, "--system", "be {prompt}", "cd {system}")
+    with Model.load(model, "sse2", threads=1) as loaded:
+        ids = loaded.encode("a be {prompt} b cd {system} c {prompt} {system}", bos=False)
+        assert done.stdout == "".join(loaded.generate(ids, max_tokens=20)) + "\n", done.stderr
+    without = tool("ml_run", *flags, "cd")
+    assert without.returncode == 2 and "give --system" in without.stderr
+    chat.write_text("{prompt}")
+    other = tool("ml_run", *flags, "--system", "be", "cd")
+    assert other.returncode == 5 and "{system}, is missing" in other.stderr
+
+
+def test_json_is_that_of_krafla_run(model: Path) -> None:
+    """The same keys and values; text with quotes, control characters and broken UTF-8 survives."""
+    flags = ["-m", str(model), "hello", "-n", "60", "--temp", "3", "--seed", "5", "-t", "2", "--json", "-q"]
+    done = tool("ml_run", *flags)
+    found = json.loads(done.stdout)
+    assert not done.stderr and done.stdout.count("\n") == 1
+    wanted = json.loads(CliRunner().invoke(cmd_run.command, [*flags, "--isa", "sse2"]).stdout)
+    assert list(found) == list(wanted)
+    seconds = {name for name in found if name.endswith("_seconds")}
+    assert {k: v for k, v in found.items() if k not in seconds} == {
+        k: v for k, v in wanted.items() if k not in seconds
+    }
+    assert all(0 <= found[name] < 100 for name in seconds)
+    assert found["finish"] == "length" and any(c in found["text"] for c in '"\\\n\x01\x02\x03')
+    stopped = json.loads(tool("ml_run", *flags, "-c", "16").stdout)
+    assert stopped["finish"] == "context" and stopped["prompt_tokens"] + stopped["tokens"] == 17
+
+
+def test_importance_matrix_is_that_of_krafla_run(model: Path, tmp_path: Path) -> None:
+    files = [tmp_path / "c.mli", tmp_path / "python.mli"]
+    flags = ["-m", str(model), "hello", "-n", "9", "-q", "-t", "1"]
+    assert tool("ml_run", *flags, "--imatrix", files[0]).returncode == 0
+    CliRunner().invoke(cmd_run.command, [*flags, "--isa", "sse2", "--imatrix", str(files[1])])
+    assert files[0].read_bytes() == files[1].read_bytes()
+    bad = tool("ml_run", *flags, "--imatrix", "/nowhere/x.mli")
+    assert bad.returncode == 4 and "/nowhere/x.mli: cannot" in bad.stderr
+
+
+def test_flags_are_those_of_krafla_run() -> None:
+    """Every flag of `krafla run` is known, and in --help; --isa only agrees."""
+    text = tool("ml_run", "--help").stdout
+    for option in cmd_run.command.params:
+        for name in option.opts if isinstance(option, click.Option) else ():
+            assert re.search(rf"(^|[ ,]){name}\b", text, re.MULTILINE), name
+            unknown = "no such option" in tool("ml_run", name).stderr
+            assert not unknown, name
+
+
+def test_values_after_an_equals_sign(model: Path) -> None:
+    done = tool("ml_run", f"--model={model}", "--tokens=5", "--isa=sse2", "-q", "hello")
+    assert done.stdout == expected(model, "hello", max_tokens=5) + "\n"
+
+
+def test_options_of_the_other_program() -> None:
+    for name, flag in (("ml_run", "--prompt-tokens"), ("ml_bench", "--temp"), ("ml_bench", "--json")):
+        done = tool(name, flag, "1")
+        assert done.returncode == 2 and f"no such option: {flag}" in done.stderr
+    done = tool("ml_bench", "hello")
+    assert done.returncode == 2 and "it takes no prompt: hello" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -83,6 +153,10 @@ def test_chat_text_goes_around_the_prompt(model: Path, tmp_path: Path) -> None:
         (["--seed", "-1"], 2, "--seed is -1"),
         (["--kv", "f8"], 2, "--kv is f8"),
         (["--wat"], 2, "no such option: --wat"),
+        (["--json=1", "a"], 2, "a value is given after --json"),
+        (["--isa", "avx2", "a"], 2, "--isa is avx2, this is the sse2 build"),
+        (["--system", "b", "--raw", "a"], 2, "--system needs the chat text"),
+        (["-m", "MODEL", "--system", "b", "a"], 2, "there is no chat text with a place for it"),
         (["a", "b"], 2, "there is more than one prompt: b"),
         (["a"], 2, "there is no model"),
         (["-m", "/nowhere/x.mlb", "a"], 4, "/nowhere/x.mlb: cannot open it"),
@@ -179,7 +253,9 @@ def test_without_asm_nothing_is_overridden() -> None:
 @pytest.fixture(scope="module")
 def single(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     template = model.with_suffix(".jinja")
-    template.write_text("{% for m in messages %}ab {{ m.content }} {% endfor %}ba")
+    template.write_text(
+        "{% for m in messages %}{{ 'ab' if m.role == 'user' else 'sy' }} {{ m.content }} {% endfor %}ba"
+    )
     out = tmp_path_factory.mktemp("dist")
     try:
         assert (
@@ -202,6 +278,12 @@ def test_single_file_answers(single: Path, model: Path, tmp_path: Path) -> None:
     with Model.load(model, "sse2", threads=1) as loaded:
         wanted = "".join(loaded.generate(loaded.encode("ab cd ba", bos=False), max_tokens=20))
     assert (done.returncode, done.stdout) == (0, wanted + "\n"), done.stderr
+    done = subprocess.run(
+        [str(moved), "cd", "-n", "20", "--system", "ef"], capture_output=True, text=True, check=False
+    )
+    with Model.load(model, "sse2", threads=1) as loaded:
+        wanted = "".join(loaded.generate(loaded.encode("sy ef ab cd ba", bos=False), max_tokens=20))
+    assert (done.returncode, done.stdout) == (0, wanted + "\n"), done.stderr
     hashed = subprocess.run(
         [str(moved), "--logits-hash", "1,2,3"], capture_output=True, text=True, check=True
     )
@@ -217,7 +299,7 @@ def test_single_file_is_checked(single: Path, tmp_path: Path) -> None:
     members = int.from_bytes(data[-16:-12], "little")
     directory = len(data) - 16 - 56 * members
     inside = int.from_bytes(data[directory + 32 : directory + 40], "little")
-    assert members == 3 and inside % 65536 == 0
+    assert members == 4 and inside % 65536 == 0
     for at, words in (
         (inside + 1000, "::model.mlb: damaged"),
         (directory + 3, "the directory of the files inside"),
@@ -237,7 +319,8 @@ def test_single_file_is_checked(single: Path, tmp_path: Path) -> None:
 def test_chat_text() -> None:
     template = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}{{ eos_token }}"
     assert bundle.chat_text(template, "B", "E") == "B<user>{prompt}E"
-    with pytest.raises(bundle.FormatError, match="shows a message 0 times"):
+    assert bundle.chat_text(template, "B", "E", ("system", "user")) == "B<system>{system}<user>{prompt}E"
+    with pytest.raises(bundle.FormatError, match="shows the user message 0 times"):
         bundle.chat_text("nothing", "", "")
     assert bundle.chat_text("{{ strftime_now('%Y') }} {{ messages[0].content }}", "", "") == "2025 {prompt}"
 

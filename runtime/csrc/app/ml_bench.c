@@ -13,7 +13,7 @@ static const char HELP[] = "usage: ml_bench [-m MODEL.mlb] [options]\n"
                            "Measures kernels on one thread; with a model also prompt and generation.\n\n"
                            "  -p, --prompt-tokens N tokens of the prompt (128)\n"
                            "  -n, --tokens N        tokens generated (32)\n"
-                           "  -t, -c, -b, --kv, --no-pack as in ml_run\n";
+                           "  -t, -c, -b, --kv, --isa, --no-pack as in ml_run\n";
 
 /* Numbers that every kind of data can be: small floats, halves near one, bytes of any value but -128. */
 static void fill(unsigned char *bytes, size_t count, ml_op_data data, size_t element)
@@ -154,7 +154,7 @@ int ml_main(int argc, char **argv)
 {
     ml_arguments a;
     ml_error error;
-    if (!ml_arguments_parse(&a, argc, argv))
+    if (!ml_arguments_parse(&a, ML_PROGRAM_BENCH, argc, argv))
         return ML_EXIT_USAGE;
     if (a.help) {
         fputs(HELP, stdout);

@@ -8,45 +8,57 @@
 #include <stdlib.h>
 #include <time.h>
 
-typedef enum kind { TEXT, INTEGER, UNSIGNED, REAL, SWITCH, UNSET, KV } kind;
+typedef enum kind { TEXT, INTEGER, UNSIGNED, REAL, SWITCH, ONE, ZERO, KV, ISA } kind;
 
 typedef struct flag {
     const char *brief, *full;
+    int programs;
     kind kind;
     size_t offset;
     double low, high; /* of numbers */
 } flag;
 
+enum { RUN = ML_PROGRAM_RUN, BENCH = ML_PROGRAM_BENCH, BOTH = RUN | BENCH };
 #define AT(field) offsetof(ml_arguments, field)
 static const flag flags[] = {
-    {"-m", "--model", TEXT, AT(model), 0, 0},
-    {NULL, "--tokenizer", TEXT, AT(tokenizer), 0, 0},
-    {NULL, "--chat", TEXT, AT(chat), 0, 0},
-    {NULL, "--logits-hash", TEXT, AT(logits_hash), 0, 0},
-    {"-n", "--tokens", INTEGER, AT(max_tokens), 0, INT32_MAX},
-    {"-p", "--prompt-tokens", INTEGER, AT(prompt_tokens), 1, INT32_MAX},
-    {NULL, "--temp", REAL, AT(sampler.temperature), 0, 1e9},
-    {NULL, "--top-p", REAL, AT(sampler.top_p), 1e-9, 1},
-    {NULL, "--top-k", INTEGER, AT(sampler.top_k), 0, INT32_MAX},
-    {NULL, "--min-p", REAL, AT(sampler.min_p), 0, 1},
-    {NULL, "--seed", UNSIGNED, AT(seed), 0, 0},
-    {"-t", "--threads", INTEGER, AT(options.threads), 1, 1024},
-    {"-c", "--ctx", INTEGER, AT(options.context), 1, INT32_MAX},
-    {"-b", "--batch", INTEGER, AT(options.batch), 1, 4096},
-    {NULL, "--kv", KV, AT(options.kv_type), 0, 0},
-    {NULL, "--no-pack", UNSET, AT(options.pack), 0, 0},
-    {NULL, "--pack-cache", SWITCH, AT(pack_cache), 0, 0},
-    {NULL, "--raw", SWITCH, AT(raw), 0, 0},
-    {NULL, "--profile", INTEGER, AT(options.profile), 0, 0},
-    {"-q", "--quiet", SWITCH, AT(quiet), 0, 0},
-    {"-h", "--help", SWITCH, AT(help), 0, 0},
+    {"-m", "--model", BOTH, TEXT, AT(model), 0, 0},
+    {NULL, "--tokenizer", RUN, TEXT, AT(tokenizer), 0, 0},
+    {NULL, "--chat", RUN, TEXT, AT(chat), 0, 0},
+    {NULL, "--system", RUN, TEXT, AT(system), 0, 0},
+    {NULL, "--imatrix", RUN, TEXT, AT(imatrix), 0, 0},
+    {NULL, "--logits-hash", RUN, TEXT, AT(logits_hash), 0, 0},
+    {"-n", "--tokens", BOTH, INTEGER, AT(max_tokens), 0, INT32_MAX},
+    {"-p", "--prompt-tokens", BENCH, INTEGER, AT(prompt_tokens), 1, INT32_MAX},
+    {NULL, "--temp", RUN, REAL, AT(sampler.temperature), 0, 1e9},
+    {NULL, "--top-p", RUN, REAL, AT(sampler.top_p), 1e-9, 1},
+    {NULL, "--top-k", RUN, INTEGER, AT(sampler.top_k), 0, INT32_MAX},
+    {NULL, "--min-p", RUN, REAL, AT(sampler.min_p), 0, 1},
+    {NULL, "--seed", RUN, UNSIGNED, AT(seed), 0, 0},
+    {"-t", "--threads", BOTH, INTEGER, AT(options.threads), 1, 1024},
+    {"-c", "--ctx", BOTH, INTEGER, AT(options.context), 1, INT32_MAX},
+    {"-b", "--batch", BOTH, INTEGER, AT(options.batch), 1, 4096},
+    {NULL, "--kv", BOTH, KV, AT(options.kv_type), 0, 0},
+    {NULL, "--isa", BOTH, ISA, 0, 0, 0},
+    {NULL, "--no-pack", BOTH, ZERO, AT(options.pack), 0, 0},
+    {NULL, "--pack-cache", RUN, SWITCH, AT(pack_cache), 0, 0},
+    {NULL, "--raw", RUN, SWITCH, AT(raw), 0, 0},
+    {NULL, "--profile", RUN, ONE, AT(options.profile), 0, 0},
+    {NULL, "--json", RUN, SWITCH, AT(json), 0, 0},
+    {"-q", "--quiet", RUN, SWITCH, AT(quiet), 0, 0},
+    {"-h", "--help", BOTH, SWITCH, AT(help), 0, 0},
 };
 
-static const flag *find(const char *word)
+/* The flag that a word names, as "--temp", "--temp=1" or "-t". */
+static const flag *find(ml_program program, const char *word)
 {
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if ((flags[i].brief && strcmp(word, flags[i].brief) == 0) || strcmp(word, flags[i].full) == 0)
-            return &flags[i];
+    size_t length = strcspn(word, "=");
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const flag *f = &flags[i];
+        bool brief = f->brief && strcmp(word, f->brief) == 0;
+        bool full = strlen(f->full) == length && strncmp(word, f->full, length) == 0;
+        if ((brief || full) && (f->programs & (int)program))
+            return f;
+    }
     return NULL;
 }
 
@@ -85,41 +97,52 @@ static bool refuse(const char *program, const char *what, const char *value)
     return false;
 }
 
-/* One flag; *next is its value, if it takes one. */
-static bool take(ml_arguments *a, const flag *f, char **argv, int *at)
+static bool set(ml_arguments *a, const flag *f, const char *program, const char *value)
 {
-    void *target = (char *)a + f->offset;
-    if (f->kind == SWITCH) {
-        *(bool *)target = true;
-    } else if (f->kind == UNSET || (f->kind == INTEGER && f->low == f->high)) {
-        *(int32_t *)target = f->kind != UNSET;
-    } else {
-        const char *value = argv[*at + 1];
-        if (!value)
-            return refuse(argv[0], "a value is missing after ", f->full);
-        if (!store(target, f, value)) {
-            fprintf(stderr, "%s: %s is %s, which it cannot be (see --help)\n", argv[0], f->full, value);
-            return false;
-        }
-        ++*at;
+    if (f->kind == ISA && strcmp(value, ml_isa_name()) != 0) {
+        fprintf(stderr, "%s: --isa is %s, this is the %s build: each ISA has an executable of its own\n",
+                program, value, ml_isa_name());
+        return false;
     }
-    return true;
+    if (f->kind == ISA || store((char *)a + f->offset, f, value))
+        return true;
+    fprintf(stderr, "%s: %s is %s, which it cannot be (see --help)\n", program, f->full, value);
+    return false;
 }
 
-bool ml_arguments_parse(ml_arguments *a, int argc, char **argv)
+/* The flag at argv[*at], whose value follows "=" or is the next word; moves *at to the last word read. */
+static bool take(ml_arguments *a, const flag *f, char **argv, int *at)
+{
+    const char *inside = strchr(argv[*at], '=');
+    bool plain = f->kind == SWITCH || f->kind == ONE || f->kind == ZERO;
+    if (plain && inside)
+        return refuse(argv[0], "a value is given after ", f->full);
+    if (f->kind == SWITCH)
+        *(bool *)((char *)a + f->offset) = true;
+    else if (plain)
+        *(int32_t *)(void *)((char *)a + f->offset) = f->kind == ONE;
+    if (plain)
+        return true;
+    const char *value = inside ? inside + 1 : argv[++*at];
+    return value ? set(a, f, argv[0], value) : refuse(argv[0], "a value is missing after ", f->full);
+}
+
+bool ml_arguments_parse(ml_arguments *a, ml_program program, int argc, char **argv)
 {
     *a = (ml_arguments){
         .max_tokens = -1, .prompt_tokens = 128, .sampler = {.top_p = 1}, .options = {.pack = 1}};
     a->seed = (uint64_t)time(NULL);
     bool only_prompt = false;
     for (int i = 1; i < argc; i++) {
-        const flag *f = only_prompt ? NULL : find(argv[i]);
+        const flag *f = only_prompt ? NULL : find(program, argv[i]);
         if (!only_prompt && strcmp(argv[i], "--") == 0)
             only_prompt = true;
         else if (f && !take(a, f, argv, &i))
             return false;
         else if (!f && !only_prompt && argv[i][0] == '-' && argv[i][1])
             return refuse(argv[0], "no such option: ", argv[i]);
+        else if (!f && program != ML_PROGRAM_RUN)
+            return refuse(argv[0], "it takes no prompt: ", argv[i]);
         else if (!f && a->prompt)
             return refuse(argv[0], "there is more than one prompt: ", argv[i]);
         else if (!f)

@@ -22,6 +22,18 @@ static bool continues(const ml_text_stream *stream, unsigned char byte)
     return byte >= low && byte <= high;
 }
 
+/* A whole character. */
+static void put(const ml_text_stream *stream)
+{
+    unsigned char first = stream->held[0];
+    if (stream->json && first < 0x20)
+        fprintf(stream->out, "\\u%04x", first);
+    else if (stream->json && (first == '"' || first == '\\'))
+        fprintf(stream->out, "\\%c", first);
+    else
+        fwrite(stream->held, 1, (size_t)stream->n_held, stream->out);
+}
+
 static void push_byte(ml_text_stream *stream, unsigned char byte)
 {
     if (stream->n_held && !continues(stream, byte))
@@ -34,7 +46,7 @@ static void push_byte(ml_text_stream *stream, unsigned char byte)
     }
     stream->held[stream->n_held++] = byte;
     if (stream->n_held == stream->wanted) {
-        fwrite(stream->held, 1, (size_t)stream->n_held, stream->out);
+        put(stream);
         stream->n_held = 0;
     }
 }

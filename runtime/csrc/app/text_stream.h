@@ -8,6 +8,7 @@
 
 typedef struct ml_text_stream {
     FILE *out;
+    bool json;             /* as the inside of a JSON string */
     unsigned char held[4]; /* the start of a character */
     int n_held;
     int wanted; /* bytes of that character */
