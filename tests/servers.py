@@ -43,12 +43,35 @@ PLAIN = (
     "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
-TOOLS = "{% if tools %}<|start|>system\n{{ tools | tojson }}<|end|>{% endif %}" + PLAIN
-HERMES = TOOLS + "{# <tool_call> #}"
+_TOOLS = "{% if tools %}<|start|>system\n{{ tools | tojson }}<|end|>{% endif %}"
+_CALLS = (
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}"
+    "CALL{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def _family(call: str) -> str:
+    return _TOOLS + _CALLS.replace("CALL", call)
+
+
+HERMES = _family("<tool_call>\n{{ c.function | tojson }}\n</tool_call>")
 THINKING = HERMES + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
-QWEN_XML = TOOLS + "{# <tool_call><function=f><parameter=p> #}"
-LLAMA = TOOLS + '{# "parameters" <|eot_id|> #}'
-MISTRAL = TOOLS + "{# [TOOL_CALLS] #}"
+QWEN_XML = _family(
+    "<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n"
+    "{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>"
+)
+LLAMA = _family('{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}')
+MISTRAL = _family(
+    "{% if c.id | length != 9 %}{{ raise_exception('id') }}{% endif %}[TOOL_CALLS][{{ c.function | tojson }}]"
+)
+UNKNOWN = _family("<call>{{ c.function.name }}{{ c.function.arguments.city }}</call>")
+#: SmolLM3: its own name for tools, and no way to write calls. Gemma: no system message.
+SMOLLM3 = (
+    _TOOLS.replace("tools", "xml_tools")
+    + PLAIN
+    + '{# #}{% if xml_tools %}<tool_call>\n{"arguments"{% endif %}'
+)
+GEMMA = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + PLAIN
 
 
 def small(folder: Path, template: str | None = PLAIN) -> Path:

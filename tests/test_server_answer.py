@@ -37,14 +37,6 @@ CASES: list[tuple[str, CallFormat | None, str, str, str, list[tuple[str, object]
         [("get", json.loads(ARGUMENTS)), ("stop", {})],
     ),
     ("no", LLAMA, f'{{"name": "get", "parameters":{ARGUMENTS}}}', "", "", [("get", json.loads(ARGUMENTS))]),
-    (
-        "no",
-        LLAMA,
-        '{"name": "stop", "parameters": {}}; {"name": "stop", "parameters": {"a": 1}}',
-        "",
-        "",
-        [("stop", {}), ("stop", {"a": 1})],
-    ),
     ("no", LLAMA, 'as {"name": "stop"', "", 'as {"name": "stop"', []),
     (
         "no",

@@ -19,7 +19,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the serve extra is not installed")
 httpx = pytest.importorskip("httpx", reason="the clients extra is not installed")
 
-from krafla.runtime.server import schema, schema_messages, schema_responses
+from krafla.runtime.server import docs, schema, schema_messages, schema_responses
+from krafla.runtime.server.app import create_app
 from krafla.runtime.server.middleware import JsonLines
 from krafla.runtime.server.request import Request
 from krafla.runtime.server.scheduler import SchedulerOptions
@@ -51,6 +52,8 @@ FORMATS = {
     "</function>\n</tool_call>",
     servers.LLAMA: '{"name": "weather", "parameters": {"city": "Zürich"}}',
     servers.MISTRAL: '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Zürich"}}]',
+    servers.SMOLLM3: '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
+    servers.GEMMA: '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>',
 }
 
 
@@ -327,7 +330,9 @@ def test_an_answer_that_fails_in_the_middle(plain: Server) -> None:
 # ---- Tools, schemas, thoughts ----
 
 
-@pytest.mark.parametrize("template", FORMATS, ids=["plain", "hermes", "thinking", "qwen", "llama", "mistral"])
+@pytest.mark.parametrize(
+    "template", FORMATS, ids=["plain", "hermes", "thinking", "qwen", "llama", "mistral", "smollm3", "gemma"]
+)
 def test_tool_calls_of_the_families(template: str, tmp_path: Path) -> None:
     script = Script()
     with scripted(small(tmp_path, template), script) as url, Server(url, script) as server:
@@ -347,6 +352,11 @@ def test_tool_calls_of_the_families(template: str, tmp_path: Path) -> None:
             assert parts[0]["id"].startswith("call_")
             assert json.loads("".join(p["function"]["arguments"] for p in parts)) == {"city": "Zürich"}
             assert deltas[-1]["finish_reason"] == "tool_calls"
+            result = {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}
+            conversation = [*HELLO["messages"], answer["message"], result]
+            server.chat(messages=conversation, tools=[WEATHER])
+            assert FORMATS[template].rpartition("</think>\n")[2] in server.prompt()
+            assert "sunny" in server.prompt()
         assert (
             server.says("Just text").chat(tools=[WEATHER])["choices"][0]["message"]["content"] == "Just text"
         )
@@ -854,16 +864,15 @@ def test_a_model_without_a_template(tmp_path: Path) -> None:
 
 
 def test_a_template_refuses_a_conversation(tmp_path: Path) -> None:
-    strict = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-        + servers.PLAIN
-    )
     script = Script()
-    with scripted(small(tmp_path, strict), script) as url, Server(url, script) as server:
+    with scripted(small(tmp_path, servers.GEMMA), script) as url, Server(url, script) as server:
         body = {"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}
         error = server.refusal(CHAT, body)
         assert error["code"] == "template_error"
         assert "no system role" in error["message"]
+    with scripted(small(tmp_path, servers.UNKNOWN), script) as url, Server(url, script) as server:
+        assert server.refusal(CHAT, {**HELLO, "tools": [WEATHER]})["param"] == "tools"
+        assert server.chat()["choices"][0]["message"]["content"] == "Hello"
 
 
 def test_logs_are_json_with_ids(plain: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -892,6 +901,25 @@ def test_running_streams_end_when_the_server_does(folder: Path) -> None:
         reader.join(20)
     assert not reader.is_alive()
     assert "closing" in received[-4]
+
+
+def test_the_docs_are_up_to_date(tmp_path: Path) -> None:
+    """`python -m krafla.runtime.server.docs` writes them."""
+    page = tmp_path / "server-api.md"
+    page.write_bytes(docs.PAGE.read_bytes())
+    docs.write(page)
+    assert page.read_bytes() == docs.PAGE.read_bytes()
+    text = page.read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for name in schema.INERT)
+
+
+def test_every_route_is_in_the_docs() -> None:
+    text = docs.PAGE.read_text(encoding="utf-8")
+    paths = create_app(Service(ServiceOptions())).openapi()["paths"]
+    assert len(paths) > 12
+    for path, methods in paths.items():
+        for method in methods:
+            assert f"`{method.upper()} {path.replace('name', 'id')}`" in text
 
 
 def test_docs_name_every_field() -> None:

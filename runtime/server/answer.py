@@ -170,6 +170,8 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
         self._tokenizer = tokenizer
+        # SentencePiece puts a space before a text: after a line's end it does not.
+        self._before = tokenizer.encode("\n", bos=False)
         inside = 0 if tokenizer.bos != 0 else 1  # a token before which a text has begun
         count = tokenizer.vocab
         self.pieces = [tokenizer.piece(inside, i) for i in range(count)] + [b""] * (size - count)
@@ -177,6 +179,12 @@ class Vocabulary:
         marks = {mark.encode() for mark in MARKS}
         #: Added tokens that are no part of the text.
         self.silent = frozenset(i for i in self.added if self.pieces[i] not in marks)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text that goes on from another."""
+        ids = self._tokenizer.encode("\n" + text, bos=False)
+        count = len(self._before)
+        return ids[count:] if ids[:count] == self._before else self._tokenizer.encode(text, bos=False)
 
     def shown(self, previous: int, token: int) -> bytes:
         """What the token adds to a text after `previous`."""

@@ -1,4 +1,4 @@
-"""The tables of the server's pages in docs/; `python -m krafla.runtime.server.docs` writes them anew."""
+"""The tables of docs/server-api.md; `python -m krafla.runtime.server.docs` writes them anew."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import click
-
-from krafla.runtime.cmd_serve import command
 from krafla.runtime.paths import ROOT
 from krafla.runtime.server import schema, schema_messages, schema_responses
 from krafla.tools.doc_tables import replace_between
 
-API, SERVICE = (ROOT / "docs" / name for name in ("server-api.md", "server-service.md"))
+PAGE = ROOT / "docs" / "server-api.md"
 TABLES: dict[str, type[schema.Body]] = {
     "chat": schema.ChatRequest,
     "completions": schema.CompletionRequest,
@@ -57,21 +54,10 @@ def _one(option: Any) -> str:
     return f"{text} {shown}".strip()
 
 
-def flags() -> str:
-    """The options of `krafla serve`."""
-    lines = ["| flag | what it does |", "|---|---|"]
-    for option in command.params:
-        if isinstance(option, click.Option):
-            names = ", ".join(f"`{name}`" for name in option.opts)
-            lines.append(f"| {names} | {(option.help or '').replace('|', '/')} |")
-    return "\n".join(lines)
-
-
-def write(api: Path = API, service: Path = SERVICE) -> None:
-    """Put the tables into the pages."""
+def write(page: Path = PAGE) -> None:
+    """Put the tables into the page."""
     for name, request in TABLES.items():
-        replace_between(api, name, table(request))
-    replace_between(service, "flags", flags())
+        replace_between(page, name, table(request))
 
 
 if __name__ == "__main__":

@@ -12,21 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from krafla import __version__
 from krafla.runtime import progress
-from krafla.runtime.engine import open_tokenizer
+from krafla.runtime.bind import Api
+from krafla.runtime.engine import engine
 from krafla.runtime.isas import isas
 from krafla.runtime.model import KV_TYPES, Model
-from krafla.runtime.server import calls
-from krafla.runtime.server.answer import THINK, Vocabulary
-from krafla.runtime.server.errors import ApiError, from_core, refuse
+from krafla.runtime.server.answer import Vocabulary
+from krafla.runtime.server.errors import ApiError, from_core
 from krafla.runtime.server.grammar import Grammars
 from krafla.runtime.server.request import Finished, NotReady, Request, Ticket
 from krafla.runtime.server.scheduler import Scheduler, SchedulerOptions
+from krafla.runtime.server.templates import ChatFormat
 from krafla.runtime.tokenizer import Tokenizer
-from krafla.tools.chat_template import RESERVED, ChatTemplate
 from krafla.tools.errors import AccessError, KraflaError, access
 
 log = logging.getLogger("krafla.server")
@@ -60,15 +60,22 @@ class Loaded:
     tokenizer: Tokenizer  # not the model's own, which ends with it
     vocabulary: Vocabulary
     grammars: Grammars | None  # None: no tokens end a text, so nothing can be held to a grammar
-    template: ChatTemplate | None
-    calls: calls.CallFormat | None
+    chat: ChatFormat | None
     fingerprint: str
     created: int
 
-    @property
-    def has_tools(self) -> bool:
-        """Whether the template itself tells the model of tools."""
-        return self.template is not None and "tools" in self.template.variables
+
+class SharedTokenizer(Tokenizer):
+    """A tokenizer that several threads encode with: those of requests, and the engine's for grammars."""
+
+    def __init__(self, api: Api, path: Path, vocab: int) -> None:
+        super().__init__(api, path, vocab)
+        self._lock = threading.Lock()
+
+    def encode(self, text: str, bos: bool | None = None, added: bool = True) -> list[int]:
+        """As the others do, in turns."""
+        with self._lock:
+            return super().encode(text, bos, added)
 
 
 class Service:
@@ -205,20 +212,19 @@ def _inspect(model: Model, report: progress.Report) -> Loaded:
     """Everything else that requests need; a chat template that does not work is an error now."""
     if model.files.tokenizer is None:
         raise AccessError(f"{model.files.mlb.name}: there is no tokenizer beside it")
-    template = model.chat_template.check() if model.template is not None else None
-    tokenizer = open_tokenizer(model.files.tokenizer)
+    chat = ChatFormat.of(model.chat_template) if model.template is not None else None
+    api, _ = engine(model.isa)
+    tokenizer = SharedTokenizer(api, model.files.tokenizer, model.config.vocab)
     vocabulary = Vocabulary(tokenizer, model.config.vocab)
     grammars = None
     if tokenizer.eos:
         eos = sorted(tokenizer.eos, key=lambda i: (i != tokenizer.first_eos, i))
-        grammars = Grammars(vocabulary.pieces, sorted(vocabulary.silent), eos, tokenizer.bos)
-    has_tools = template is not None and "tools" in template.variables
-    form = calls.detect(template.source) if template is not None and has_tools else calls.HERMES
+        grammars = Grammars(vocabulary.pieces, sorted(vocabulary.silent), eos, vocabulary.encode)
     digest = _digest(model.files.mlb, report)
     rounding = "fused" if any(facts.fused for facts in isas() if facts.name == model.isa) else "unfused"
     kv = KV_TYPES[model.config.kv_type]
     fingerprint = f"krafla-{__version__}-{rounding}-kv_{kv}-{digest}"
-    return Loaded(model, tokenizer, vocabulary, grammars, template, form, fingerprint, int(time.time()))
+    return Loaded(model, tokenizer, vocabulary, grammars, chat, fingerprint, int(time.time()))
 
 
 def _digest(path: Path, report: progress.Report) -> str:
@@ -231,28 +237,3 @@ def _digest(path: Path, report: progress.Report) -> str:
             done += len(block)
             report(f"hashing {path.name}", done, total)
     return state.hexdigest()[:16]
-
-
-def thinking_of(loaded: Loaded, prompt: str) -> Literal["no", "may", "open"]:
-    """Whether the answer to a prompt begins with thoughts."""
-    if loaded.template is None or THINK not in loaded.template.source:
-        return "no"
-    return "open" if prompt.rstrip().endswith(THINK) else "may"
-
-
-def template_variables(loaded: Loaded, given: dict[str, Any] | None, effort: str | None) -> dict[str, Any]:
-    """The variables that a request sets in the template; ApiError names one that it does not have."""
-    known = loaded.template.variables - RESERVED if loaded.template else frozenset()
-    values = dict(given or {})
-    for name in values:
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise refuse(f"chat_template_kwargs.{name}", f"is no variable of the chat template ({listed})")
-    if effort is not None:
-        if "reasoning_effort" in known:
-            values.setdefault("reasoning_effort", effort)
-        elif "enable_thinking" in known:
-            values.setdefault("enable_thinking", effort not in ("none", "minimal"))
-        else:
-            raise refuse("reasoning_effort", "this model's chat template does not know it")
-    return values
