@@ -170,7 +170,8 @@ def wait_for(box: Box, process: subprocess.Popen[str]) -> None:
     """Until the server is ready."""
     port = re.search(r"--port (\d+)", box.script)
     assert port, box.script
-    for _ in range(600):
+    patience = time.monotonic() + 300  # on a busy machine
+    while time.monotonic() < patience:
         assert process.poll() is None, process.communicate()[0]
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/health", timeout=5):
