@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
 HELP = """Serve MODEL to programs that speak OpenAI's (or Anthropic's) HTTP interface, with a chat page at /.
 
-\b
-    krafla serve
-    krafla serve -m model.gguf --port 9000 --api-key SECRET
-    curl localhost:8080/v1/chat/completions -H 'content-type: application/json' \\
-        -d '{"messages": [{"role": "user", "content": "Hello"}]}'
-
 Until the model is loaded, /health says 503. Ctrl-C or SIGTERM lets running answers go on for --grace seconds.
 """
+EXAMPLES = options.examples(
+    "krafla serve",
+    "krafla serve -m model.gguf --port 9000 --api-key SECRET",
+    "krafla serve --uds krafla.sock -q",
+)
 
 
-@click.command("serve", help=HELP)
+@click.command("serve", help=HELP, epilog=EXAMPLES)
 @options.model_option
 @click.option("--host", default="127.0.0.1", help="Address to listen on [default: 127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port [default: 8080; 0: any].")
