@@ -93,12 +93,13 @@ def load_package() -> Any:
     package.__version__ = importlib.metadata.version("ik-llama-cpp-python")
     package.llama_log_callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
     tokens = ctypes.POINTER(ctypes.c_int32)
-    for name, result, *arguments in (
+    signatures: tuple[tuple[Any, ...], ...] = (
         ("llama_batch_get_one", package.llama_batch, tokens, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32),
         ("llama_kv_cache_seq_rm", ctypes.c_bool, ctypes.c_void_p, *[ctypes.c_int32] * 3),
         ("llama_log_set", None, package.llama_log_callback, ctypes.c_void_p),
         ("llama_print_system_info", ctypes.c_char_p),
-    ):
+    )
+    for name, result, *arguments in signatures:
         function = getattr(package._lib, name)
         function.restype, function.argtypes = result, arguments
         setattr(package, name, function)
