@@ -199,7 +199,7 @@ def test_reload_keeps_what_came(page: Page, server: PageServer) -> None:
     page.reload()
     expect(page.locator(ANSWER)).to_have_text("came already")
     expect(page.locator(".message.user .body")).to_have_text("Count")
-    expect(page.locator(".note")).to_have_text("Interrupted: this is what had come.")
+    expect(page.locator(".note")).to_have_text("Unfinished: this is what came.")
     expect(page.locator("#input")).to_have_value("half a thou")
     server.release.set()
     server.reply = Reply(["anew"])
@@ -704,6 +704,22 @@ def test_the_models_text_cannot_become_markup(page: Page, server: PageServer) ->
     assert page.evaluate(handlers) == []
     assert page.evaluate("window.hit") is None
     expect(page.locator(ANSWER)).to_contain_text("<script>window.hit = 1</script>")
+
+
+def test_what_is_open_stays_open(page: Page, server: PageServer) -> None:
+    """The end of an answer and the next question draw only what changed."""
+    server.reply = Reply(["Yes."], thinking=["hm"])
+    converse(page, "question")
+    page.click("summary")
+    server.reply = Reply(["half ", "whole"], hold_after=1)
+    ask(page, "more")
+    expect(page.locator(ANSWER)).to_have_text("half")
+    expect(page.locator("[aria-label='Answer again']")).to_be_disabled()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('.message.user .body'))")
+    server.release.set()
+    finished(page)
+    expect(page.locator(".thinking .body").first).to_be_visible()
+    assert page.evaluate("getSelection().toString()") == "question"
 
 
 def test_thinking_is_folded(page: Page, server: PageServer) -> None:

@@ -121,9 +121,9 @@ function question(parent, text) {
 /** Has the model answer the message `parent` of a conversation, as a new branch if it has an answer already. */
 async function answer(owner, parent, changes = {}) {
   if (answers.has(owner.id)) return;
-  const body = { ...requestBody(owner, parent, model.name), ...changes };
+  const body = { ...requestBody(owner, parent, model.name || undefined), ...changes };
   const message = append(owner, parent, "assistant", "");
-  const job = { chat: owner, message, stop: new AbortController(), live: { tokens: 0, speed: 0, seconds: 0 } };
+  const job = { chat: owner, message, stop: new AbortController(), live: { tokens: 0, seconds: 0, waited: 0 } };
   answers.set(owner.id, job);
   keep(owner);
   goToEnd();
@@ -156,7 +156,7 @@ async function write({ message, stop, live }, body) {
   const began = performance.now();
   const save = setInterval(saveAnswers, SAVE_EVERY);
   const clock = setInterval(() => {
-    live.seconds = Math.round((performance.now() - began) / 1000);
+    live.waited = (performance.now() - began) / 1000;
     if (!live.tokens) schedule();
   }, 1000);
   let first = began;
@@ -167,7 +167,7 @@ async function write({ message, stop, live }, body) {
       if (thinking) message.thinking = (message.thinking ?? "") + thinking;
       if (text || thinking) {
         if (!live.tokens++) first = now;
-        live.speed = live.tokens > 1 ? ((live.tokens - 1) * 1000) / (now - first) : 0;
+        live.seconds = (now - first) / 1000;
       }
       if (finish) message.finish = finish;
       if (usage) message.stats = statsOf(usage, first - began, now - first);
@@ -242,8 +242,8 @@ function stopAnswer() {
 
 /** Shows a conversation and puts its id into the address, so that a reload comes back to it. */
 function open(next) {
-  const known = store.get(next.id);
-  history.pushState(null, "", known ? `#${next.id}` : location.pathname + location.search);
+  const hash = store.get(next.id) ? `#${next.id}` : "";
+  if (hash !== location.hash) history.pushState(null, "", hash || location.pathname + location.search);
   show(next);
 }
 

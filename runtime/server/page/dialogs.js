@@ -14,9 +14,9 @@ const NAMES = {
 
 export function startDialogs(shortcuts) {
   for (const dialog of document.querySelectorAll("dialog")) {
-    dialog.addEventListener("click", (event) => {
-      if (event.target === dialog || event.target.hasAttribute("data-close")) dialog.close("");
-    });
+    // Where the pointer goes down counts: a selection may end outside.
+    dialog.addEventListener("pointerdown", (event) => event.target === dialog && dialog.close(""));
+    dialog.querySelector("[data-close]")?.addEventListener("click", () => dialog.close(""));
   }
   $("numbers").append(...Object.entries(LIMITS).map(numberField));
   $("shortcuts").append(...shortcuts.map(({ keys, does }) =>

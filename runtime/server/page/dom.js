@@ -42,8 +42,12 @@ export function copyButton(label, text) {
 }
 
 async function copy(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // Over plain http from another machine there is no clipboard API.
+  try {
+    await navigator.clipboard.writeText(text);
+    return;
+  } catch {
+    // Over plain http from another machine there is no clipboard API.
+  }
   const field = h("textarea", { class: "hidden", "aria-hidden": "true" });
   field.value = text;
   const before = document.activeElement;

@@ -16,13 +16,23 @@ let follow = true; // the view stays at the end while an answer grows
 /**
  * Shows the branch of `chat` that ends with its leaf. `growing` is the message being written, if any.
  * `on` has what the buttons do: ask(text), edit(message, text), again(message), retry(message), branch(message).
+ * Messages that stay keep their nodes, and so what is selected, opened and scrolled in them.
  */
 export function showMessages(chat, growing, on) {
   const top = $("scroll").scrollTop;
-  parts.clear();
+  const list = $("messages");
   const messages = path(chat);
-  $("messages").replaceChildren(...(messages.length ? messages.map((message) => article(chat, message, growing, on)) : [empty(on)]));
-  for (const message of messages) updateMessage(message, message === growing);
+  const shown = [...parts.keys()];
+  let same = 0;
+  while (same < shown.length && shown[same] === messages[same]?.id) same++;
+  while (list.childNodes.length > same) list.lastChild.remove();
+  for (const id of shown.slice(same)) parts.delete(id);
+  if (!messages.length) list.append(empty(on));
+  list.append(...messages.slice(same).map(article));
+  for (const message of messages) {
+    drawActions(chat, message, growing, on);
+    updateMessage(message, message === growing);
+  }
   if (follow) keepAtEnd();
   else $("scroll").scrollTop = top;
 }
@@ -33,42 +43,54 @@ function empty(on) {
     h("p", {}, "The model runs on this server. Conversations stay in this browser."), h("ul", {}, ...examples));
 }
 
-function article(chat, message, growing, on) {
+function article(message) {
   const mine = message.role === "user";
   const body = h("div", { class: "body" });
   const thinking = h("details", { class: "thinking", hidden: true }, h("summary", {}, "Thinking"), h("div", { class: "body" }));
   const note = h("div", { class: "note", hidden: true });
-  const stats = h("span", { class: "stats" });
   const actions = h("div", { class: "actions" });
+  const stats = h("span", { class: "stats" });
   const node = h("article", { class: `message ${message.role}`, "data-id": message.id },
     h("h2", { class: "hidden" }, mine ? "You" : "Answer"), ...(mine ? [body] : [thinking, body, note]), actions);
-  const failed = message.error && !message.text && !message.thinking; // then there is only the note
-  if (message !== growing && !failed) {
-    actions.append(...branches(chat, message, on), copyButton(mine ? "Copy this question" : "Copy this answer", () => message.text));
-    if (mine) actions.append(iconButton("edit", "Edit this question", () => editMessage(message, on), { "data-action": "edit" }));
-    else actions.append(iconButton("again", "Answer again", () => on.again(message), { "data-action": "again" }));
-  }
-  if (!mine) actions.append(stats);
-  parts.set(message.id, { node, body, thinking, note, stats, retry: () => on.retry(message) });
+  parts.set(message.id, { node, body, thinking, note, actions, stats });
   return node;
 }
 
-function branches(chat, message, on) {
+/** The buttons of a message. While an answer is being written the others' can only copy. */
+function drawActions(chat, message, growing, on) {
+  const part = parts.get(message.id);
+  const mine = message.role === "user";
+  const disabled = Boolean(growing);
+  const failed = message.error && !message.text && !message.thinking; // then there is only the note
+  part.retry = () => on.retry(message);
+  part.actions.replaceChildren();
+  if (message !== growing && !failed) {
+    part.actions.append(...branches(chat, message, disabled, on),
+      copyButton(mine ? "Copy this question" : "Copy this answer", () => message.text),
+      mine ? iconButton("edit", "Edit this question", () => editMessage(message, on), { "data-action": "edit", disabled })
+        : iconButton("again", "Answer again", () => on.again(message), { "data-action": "again", disabled }));
+  }
+  if (!mine) part.actions.append(part.stats);
+}
+
+function branches(chat, message, disabled, on) {
   const all = siblings(chat, message);
   if (all.length < 2) return [];
   const at = all.indexOf(message);
-  const step = (name, label, to) => iconButton(name, label, () => on.branch(all[to], name), { disabled: !all[to], "data-action": name });
+  const step = (name, label, to) => iconButton(name, label, () => on.branch(all[to], name),
+    { disabled: disabled || !all[to], "data-action": name });
   return [h("span", { class: "branches" }, step("left", "Previous version", at - 1),
     h("span", {}, h("span", { class: "hidden" }, "Version "), `${at + 1}/${all.length}`), step("right", "Next version", at + 1))];
 }
 
-/** Brings what is shown of `message` up to date; `live` has {tokens, speed} while it is being written. */
+/** Brings what is shown of `message` up to date; `live` has {tokens, seconds, waited} while it is being written. */
 export function updateMessage(message, growing, live) {
   const part = parts.get(message.id);
   if (!part) return; // in another conversation or branch
   const stay = follow;
-  if (message.role === "user") part.body.textContent = message.text;
-  else {
+  if (message.role === "user") {
+    if (part.body.textContent !== message.text) part.body.textContent = message.text;
+  } else {
     const { text, thinking } = splitThinking(message);
     renderMarkdown(part.body, text);
     renderMarkdown(part.thinking.lastChild, thinking);
@@ -91,30 +113,36 @@ export function splitThinking(message) {
 
 function showNote(part, message, growing) {
   const sentence = growing ? "" : message.error ?? noteOf(message);
+  if (sentence === part.sentence) return; // an alert that is put there again would be read again
+  part.sentence = sentence;
   part.note.replaceChildren();
   part.note.hidden = !sentence;
   part.note.classList.toggle("error", Boolean(message.error));
   if (!sentence) return;
   part.note.append(h("span", { role: message.error ? "alert" : null }, sentence));
-  if (message.error) part.note.append(h("button", { type: "button", class: "plain-button", onclick: part.retry }, icon("again"), "Try again"));
+  if (message.error) part.note.append(h("button", { type: "button", class: "plain-button", onclick: () => part.retry() }, icon("again"), "Try again"));
 }
 
 function noteOf(message) {
   if (message.finish === "length") return "The answer reached its longest length.";
   if (message.finish === "stopped") return "Stopped.";
-  if (message.finish === undefined) return "Interrupted: this is what had come.";
+  if (message.finish === undefined) return "Unfinished: this is what came.";
   return message.text || message.thinking ? "" : "The model had nothing to say.";
 }
 
 function liveText(live) {
   if (!live) return "";
-  return live.tokens ? `${live.tokens} tokens · ${live.speed.toFixed(1)} tokens/s` : `Reading, ${live.seconds} s`;
+  return live.tokens ? tokensText(live.tokens, live.seconds) : `Reading, ${Math.round(live.waited)} s`;
 }
 
 function statsText(stats) {
-  if (!stats?.completion) return "";
-  const speed = stats.seconds > 0 ? ` · ${((stats.completion - 1) / stats.seconds).toFixed(1)} tokens/s` : "";
-  return `${stats.completion} ${stats.completion === 1 ? "token" : "tokens"}${speed} · first after ${stats.first.toFixed(1)} s`;
+  return stats?.completion ? `${tokensText(stats.completion, stats.seconds)} · first after ${stats.first.toFixed(1)} s` : "";
+}
+
+/** So many tokens, the last of them `seconds` after the first. */
+function tokensText(tokens, seconds) {
+  const speed = seconds > 0 && tokens > 1 ? ` · ${((tokens - 1) / seconds).toFixed(1)} tokens/s` : "";
+  return `${tokens} ${tokens === 1 ? "token" : "tokens"}${speed}`;
 }
 
 /** Puts a field in the place of a question; sending it begins a branch. */
