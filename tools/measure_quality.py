@@ -324,7 +324,8 @@ perplexity is that of the text.
   cache adds is the difference between rows.
 
 Memory is by how much loading the model and reading all positions grows the process at most, as predicted before loading
-and as measured. The tokenizer (some megabytes) is not counted.
+and as measured. The tokenizer (some megabytes) is not counted. Measured values vary by some megabytes with the state of
+the machine: a run under heavy load measured 10 MB more for each type.
 
 | cache | alone | in the engine | from float32 | predicted | measured |
 |---|---|---|---|---|---|
