@@ -44,6 +44,7 @@ class Speed:
     operations_per_second: float
     limit: str  # "read", "int8" or "float"
     share: float  # of the limit
+    rounds: tuple[float, ...] = ()  # seconds of one call in each round
 
 
 def amount(expression: str, sizes: Sizes) -> int:
@@ -73,7 +74,8 @@ def one(
     traffic = amount(op.bytes, sizes)
     copies = max(1, working_set // traffic) if any(arg.name == "wq" for arg in op.args) else 1
     sets = inputs(library, op, sizes, copies)
-    taken = call_seconds(library, op, sets, rounds, seconds)
+    each = round_seconds(library, op, sets, rounds, seconds)
+    taken = statistics.median(each)
     integer = op.name.startswith(("matvec", "matmul", "dot_q8"))
     kind = "int8" if integer else "float"
     operations = amount(op.flops, sizes)
@@ -93,6 +95,7 @@ def one(
         operations_per_second=operations / taken,
         limit=limit,
         share=limits[limit] / taken,
+        rounds=each,
     )
 
 
@@ -100,10 +103,17 @@ def call_seconds(
     library: Library, op: Op, sets: Sequence[dict[str, Any]], rounds: int, seconds: float
 ) -> float:
     """Seconds of one call: the median over rounds of many calls each."""
+    return statistics.median(round_seconds(library, op, sets, rounds, seconds))
+
+
+def round_seconds(
+    library: Library, op: Op, sets: Sequence[dict[str, Any]], rounds: int, seconds: float
+) -> tuple[float, ...]:
+    """Seconds of one call in each round; a round makes as many calls as take `seconds`."""
     repeats = len(sets)
     while (first := library.time(op, sets, repeats)) < seconds:
         repeats = max(2 * repeats, int(repeats * seconds / max(first, 1e-7)))
-    return statistics.median(library.time(op, sets, repeats) for _ in range(rounds)) / repeats
+    return tuple(library.time(op, sets, repeats) / repeats for _ in range(rounds))
 
 
 def inputs(library: Library, op: Op, sizes: Sizes, copies: int = 1) -> list[dict[str, Any]]:

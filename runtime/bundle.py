@@ -14,9 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from krafla.runtime import cache, chat
+from krafla.runtime import cache
 from krafla.runtime.resolve import ModelFiles
 from krafla.tools import mlt
+from krafla.tools.chat_template import ChatTemplate
 from krafla.tools.errors import FormatError, UsageError, access
 
 _MAGIC = b"KRAFLAB1"
@@ -76,19 +77,14 @@ def members(files: ModelFiles) -> list[Member]:
 
 def special_texts(tokenizer: Path) -> tuple[str, str]:
     """The texts of the tokenizer's beginning-of-text and end-of-text tokens, or empty ones."""
-    if tokenizer.suffix != ".mlt":
-        return "", ""
-    content = mlt.read(tokenizer)
-    ids = (content.bos, next(iter(content.eos_ids), -1))
-    bos, eos = (content.tokens[i].data.decode("utf-8", "replace") if i >= 0 else "" for i in ids)
-    return bos, eos
+    return mlt.read(tokenizer).special_texts() if tokenizer.suffix == ".mlt" else ("", "")
 
 
 def chat_text(template: str, bos: str, eos: str, roles: Sequence[str] = ("user",)) -> str:
     """The text around a user's message, {prompt}, and a system message, {system}: a chat template for C programs."""
     day = datetime(2025, 1, 1)  # one for all builds: the same inputs give the same bytes
     messages = [{"role": role, "content": _MARKS[role][0]} for role in roles]
-    text = chat.render(template, messages, bos, eos, strftime_now=day.strftime)
+    text = ChatTemplate(template, bos, eos).render(messages, strftime_now=day.strftime)
     for role in roles:
         mark, place = _MARKS[role]
         if text.count(mark) != 1:

@@ -16,17 +16,26 @@ from krafla.tools.errors import KraflaError
 #: The subcommands, each in a module of its own that is imported only when called, and what the help says.
 COMMANDS = {
     "run": "Complete a prompt or answer a question.",
+    "chat": "Talk with a model.",
+    "serve": "Serve a model to programs and to a page in the browser.",
     "tok": "Turn text into token ids and back.",
     "convert": "Turn a model into an .mlb file with its tokenizer.",
     "pull": "Download a model by name.",
+    "list": "List the models that are here, with their sizes.",
+    "show": "Show what a model is and what memory it takes.",
+    "rm": "Remove a model's download and conversion.",
+    "eval": "Measure how well a model predicts a text, and how close it is to another.",
     "bench": "Measure how fast models and kernels run here.",
     "doctor": "Tell what this machine can run, and where things are kept.",
+    "completion": "Print a shell's completion script.",
 }
 EPILOG = (
     "Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 the CPU lacks an instruction set, "
     "4 cannot read or write, 5 bad format, 6 bad shape, 7 out of memory, 130 interrupted."
 )
 INTERRUPTED = 130
+#: Set by the scripts of `krafla completion`, to what the shell wants.
+COMPLETE = "_KRAFLA_COMPLETE"
 
 
 class Commands(click.Group):
@@ -106,9 +115,14 @@ def _usage_sentence(error: click.ClickException) -> str:
 
 def main() -> NoReturn:
     """Entry point of the `krafla` script."""
+    chosen = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="replace")
+            stream.reconfigure(encoding=chosen or "utf-8", errors="replace")
+    if instruction := os.environ.get(COMPLETE):
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(cli, {}, "krafla", COMPLETE, instruction))
     sys.exit(call())
 
 

@@ -23,5 +23,10 @@ def _convert(source: Path, destination: Path | None, quiet: bool, **given: Any) 
     click.echo(target)
 
 
-command = click.command("convert", help=tool.main.help)(_convert)
+EXAMPLES = options.examples(
+    "krafla convert model.gguf",
+    "krafla convert folder/ small.mlb --type q4_0 --q8 wcls,wv --imatrix model.imatrix",
+)
+
+command = click.command("convert", help=tool.main.help, epilog=EXAMPLES)(_convert)
 command.params = [*tool.main.params, *command.params]

@@ -15,8 +15,10 @@ import krafla
 from krafla.runtime import options
 from krafla.runtime.cpu import cpu_name
 
+EXAMPLES = options.examples("krafla doctor", "krafla doctor --json > report.json")
 
-@click.command("doctor")
+
+@click.command("doctor", epilog=EXAMPLES)
 @options.json_option
 def command(as_json: bool) -> None:
     """Tell what this machine can run (each ISA, or what it lacks), what can be built, and where things are kept."""

@@ -8,9 +8,16 @@ import click
 
 from krafla.runtime import options
 
+EXAMPLES = options.examples(
+    "krafla pull",
+    "krafla pull SmolLM2-135M-Instruct",
+    "krafla pull hf:Qwen/Qwen3-0.6B",
+    "krafla pull hf:bartowski/Qwen_Qwen3-0.6B-GGUF/Qwen_Qwen3-0.6B-Q8_0.gguf",
+)
 
-@click.command("pull")
-@click.argument("name", required=False)
+
+@click.command("pull", epilog=EXAMPLES)
+@click.argument("name", required=False, shell_complete=options.complete_model)
 @options.quiet_option
 @options.json_option
 def command(name: str | None, quiet: bool, as_json: bool) -> None:

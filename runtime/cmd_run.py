@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from krafla.runtime import options
+from krafla.runtime.text import harmless
 from krafla.tools.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,24 +25,18 @@ of threads.
 """
 
 
-@click.command("run", help=PROMPT_HELP)
+EXAMPLES = options.examples(
+    'krafla run "Why is the sky blue?"',
+    "krafla run -m model.gguf --temp 0.8 --seed 1 -n 100 < question.txt",
+    'krafla run --raw --json "The capital of France is"',
+)
+
+
+@click.command("run", help=PROMPT_HELP, epilog=EXAMPLES)
 @click.argument("prompt", required=False)
 @options.model_option
-@click.option("-n", "max_tokens", type=click.IntRange(0), default=512, help="Tokens at most [default: 512].")
-@click.option("--temp", type=float, default=0.0, help="Temperature [default: 0, the likeliest token].")
-@click.option("--top-p", type=float, default=1.0, help="Sample among this much probability [default: 1].")
-@click.option("--top-k", type=int, default=0, help="Sample among this many tokens [default: all].")
-@click.option("--min-p", type=float, default=0.0, help="Leave out tokens below this part of the likeliest.")
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the sampler [default: a new one].")
-@click.option("-t", "--threads", type=click.IntRange(1), help="Threads [default: the physical cores].")
-@click.option("-c", "--ctx", type=click.IntRange(1), help="Positions [default: the model's, at most 4096].")
-@click.option("-b", "--batch", type=click.IntRange(1), help="Prompt tokens per step [default: 128].")
-@click.option(
-    "--kv", type=click.Choice(["f32", "f16", "q8"]), default="f32", help="KV memory [default: f32]."
-)
-@options.isa_option
-@click.option("--no-pack", is_flag=True, help="Keep the weights row by row: slower.")
-@click.option("--pack-cache", is_flag=True, help="Keep the packed weights in a file beside the model.")
+@options.sampling_options
+@options.engine_options
 @click.option("--raw", is_flag=True, help="Continue the prompt as plain text, also with an instruct model.")
 @click.option("--system", metavar="TEXT", help="System message for a model with a chat template.")
 @click.option("--imatrix", metavar="FILE", help="Write an importance matrix of all tokens, for `convert`.")
@@ -51,25 +46,12 @@ of threads.
 def command(prompt: str | None, **given: Any) -> None:
     """Run the subcommand."""
     from krafla.runtime import progress
-    from krafla.runtime.model import Model
+    from krafla.runtime.opening import open_model
 
     text = _prompt(prompt)
     started = time.perf_counter()
     with progress.console(given["quiet"]) as report:
-        model = Model.load(
-            given["model"],
-            given["isa"],
-            given["threads"],
-            given["ctx"],
-            given["kv"],
-            not given["no_pack"],
-            batch=given["batch"],
-            pack_cache=given["pack_cache"],
-            profile=given["profile"],
-            imatrix=given["imatrix"] is not None,
-            report=report,
-            announce=lambda sentence: None if given["quiet"] else click.echo(f"krafla: {sentence}", err=True),
-        )
+        model = open_model(given, report, profile=given["profile"], imatrix=given["imatrix"] is not None)
     load_seconds = time.perf_counter() - started
     with model:
         generation = _generate(model, text, given)
@@ -101,17 +83,17 @@ def _generate(model: Model, text: str, given: dict[str, Any]) -> Generation:
         prompt = model.chat_ids([*messages, {"role": "user", "content": text}])
     elif given["system"]:
         raise UsageError(f"--system: {model.files.mlb.name} has no chat template")
-    names = ("max_tokens", "top_p", "top_k", "min_p", "seed")
-    return model.generate(prompt, temperature=given["temp"], **{name: given[name] for name in names})
+    return model.generate(prompt, **{name: given[name] for name in options.SAMPLING})
 
 
 def _stream(generation: Generation, show: bool) -> str:
     pieces = []
+    clean = harmless if sys.stdout.isatty() else str
     try:
         for piece in generation:
             pieces.append(piece)
             if show:
-                sys.stdout.write(piece)
+                sys.stdout.write(clean(piece))
                 sys.stdout.flush()
     finally:  # also after Ctrl-C
         if show:

@@ -16,7 +16,15 @@ def command() -> None:
     """Turn text into token ids and back."""
 
 
-@command.command("encode")
+ENCODE_EXAMPLES = options.examples(
+    'krafla tok encode "Why is the sky blue?"', "krafla tok encode --json -m model.gguf < text.txt"
+)
+DECODE_EXAMPLES = options.examples(
+    "krafla tok decode 9576 260 6376", 'krafla tok encode "Hello" | krafla tok decode'
+)
+
+
+@command.command("encode", epilog=ENCODE_EXAMPLES)
 @click.argument("text", required=False)
 @options.model_option
 @click.option("--bos/--no-bos", default=None, help="With a beginning-of-text token [default: as the model].")
@@ -37,7 +45,7 @@ def encode(
             click.echo(" ".join(map(str, ids)))
 
 
-@command.command("decode")
+@command.command("decode", epilog=DECODE_EXAMPLES)
 @click.argument("ids", nargs=-1)
 @options.model_option
 @options.quiet_option

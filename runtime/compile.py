@@ -119,11 +119,15 @@ def _compile_and_link(plan: Plan, output: Path, scratch: Path, report: progress.
             for i, unit in enumerate(plan.units)
         ]
         objects = []
-        for done, job in enumerate(jobs, 1):
-            objects.append(job.result())
-            report(what, done, total)
-        if warm:
-            warm.result()
+        try:
+            for done, job in enumerate(jobs, 1):
+                objects.append(job.result())
+                report(what, done, total)
+            if warm:
+                warm.result()
+        except BaseException:  # Ctrl-C does not wait for what has not begun
+            pool.shutdown(cancel_futures=True)
+            raise
     _link(plan.triple, objects, libraries, output)
     report(what, total, total)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +20,7 @@ from krafla.runtime import cache, progress
 from krafla.tools.errors import AccessError, FormatError, UsageError, access
 
 PREFIX = "hf:"
+PARTIAL = ".part"
 CHUNK = 1 << 20
 _TIMEOUT = 30
 #: What a checkpoint consists of; everything else in a repository is left there.
@@ -24,6 +28,10 @@ _WANTED = re.compile(
     r"[^/]+\.safetensors|model\.safetensors\.index\.json|(config|generation_config|tokenizer|tokenizer_config|"
     r"chat_template)\.json|chat_template\.jinja"
 )
+
+
+class UnreachableError(AccessError):
+    """The hub, or the way to it, is down."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,34 @@ class Name:
 
     def __str__(self) -> str:
         return PREFIX + self.repository
+
+    @property
+    def whole(self) -> str:
+        """The name with its revision and file, as it was taken apart."""
+        revision = f"@{self.revision}" if self.revision != "main" else ""
+        return f"{self}{revision}{'/' if self.file else ''}{self.file}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A model that was pulled, complete or not: its files in a folder that others may share."""
+
+    name: str
+    folder: Path
+    files: tuple[str, ...]
+    whole: bool
+
+    @property
+    def source(self) -> Path:
+        """What is converted: the .gguf file, or the folder."""
+        first = self.files[0] if self.files else ""
+        return self.folder / first if first.endswith(".gguf") else self.folder
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its files as far as they are there, pieces of unfinished ones too."""
+        wanted = (self.folder / name for file in self.files for name in (file, file + PARTIAL))
+        return tuple(path for path in wanted if path.is_file())
 
 
 @dataclass(frozen=True)
@@ -71,10 +107,20 @@ def is_hub_name(model: str) -> bool:
 
 
 def pull(text: str, report: progress.Report = progress.silent) -> Path:
-    """The folder (or the .gguf file) of a model on the hub, downloaded as far as it is not there yet."""
+    """The folder (or the .gguf file) of a model on the hub, downloaded as far as it is not there yet.
+
+    When the hub does not answer, what was pulled under the same name before is taken.
+    """
     name = Name.parse(text)
     hub = _Hub(name)
-    commit, files = hub.list()
+    try:
+        commit, files = hub.list()
+    except UnreachableError:
+        kept = [record for record in records() if record.whole and record.name == name.whole]
+        if not kept:
+            raise
+        report(f"{name}: the hub does not answer; the copy of an earlier download is taken", 1, 1)
+        return kept[-1].source
     chosen = _choose(name, files)
     folder = cache.room("pulled") / f"{name.repository.replace('/', '--')}-{commit[:12]}"
     with access(folder, "make the folder"):
@@ -83,6 +129,7 @@ def pull(text: str, report: progress.Report = progress.silent) -> Path:
     what = f"downloading {name} ({total / 1e6:.0f} MB)"
     done = 0
     with cache.lock(folder):
+        _remember(name.whole, folder, [remote.name for remote in chosen])
         for remote in chosen:
             target = folder / remote.name
             if not (target.is_file() and target.stat().st_size == remote.size):
@@ -90,6 +137,54 @@ def pull(text: str, report: progress.Report = progress.silent) -> Path:
             done += remote.size
             report(what, done, total)
     return folder / chosen[0].name if chosen[0].name.endswith(".gguf") else folder
+
+
+def records() -> Iterator[Record]:
+    """What was pulled, oldest names first."""
+    for path in sorted((cache.root() / "pulled").glob("*.json")):
+        folder = path.with_suffix("")
+        for name, files in _read_record(path).items():
+            whole = all((folder / file).is_file() for file in files)
+            yield Record(name, folder, tuple(files), whole)
+
+
+def forget(name: str) -> None:
+    """Take a model that was removed out of the records."""
+    for path in (cache.root() / "pulled").glob("*.json"):
+        models = _read_record(path)
+        if models.pop(name, None) is None:
+            continue
+        if models:
+            _write_record(path, models)
+        else:
+            path.unlink(missing_ok=True)
+            _remove_empty(path.with_suffix(""))
+
+
+def _remove_empty(folder: Path) -> None:
+    for inner in folder.glob("*/"):
+        _remove_empty(inner)
+    with suppress(OSError):  # of a folder that holds something
+        folder.rmdir()
+
+
+def _remember(name: str, folder: Path, files: list[str]) -> None:
+    path = folder.with_name(folder.name + ".json")
+    _write_record(path, {**_read_record(path), name: files})
+
+
+def _read_record(path: Path) -> dict[str, list[str]]:
+    """Files by name of the model; a record that cannot be read counts as none."""
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): [str(file) for file in files] for name, files in read.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _write_record(path: Path, models: dict[str, list[str]]) -> None:
+    with access(path, "write"), cache.replacing(path) as temporary:
+        temporary.write_text(json.dumps(models), encoding="utf-8")
 
 
 def _choose(name: Name, files: list[Remote]) -> list[Remote]:
@@ -117,7 +212,7 @@ def _choose(name: Name, files: list[Remote]) -> list[Remote]:
 
 def _download(hub: _Hub, commit: str, remote: Remote, target: Path, report: Any) -> None:
     """One file through a partial one, which a later run continues."""
-    partial = target.with_name(target.name + ".part")
+    partial = target.with_name(target.name + PARTIAL)
     with access(target, "write"):
         target.parent.mkdir(parents=True, exist_ok=True)
         _check_space(target.parent, remote)
@@ -197,7 +292,7 @@ class _Hub:
             raise AccessError(f"{self.name}: has no revision {self.name.revision}") from error
         except Exception as error:  # whatever its HTTP library raises
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise AccessError(f"{self.name}: the hub does not answer: {reason[0]}") from error
+            raise UnreachableError(f"{self.name}: the hub does not answer: {reason[0]}") from error
         return str(info.sha), [_remote(sibling) for sibling in info.siblings or []]
 
     def open(self, commit: str, remote: Remote, start: int) -> Any:

@@ -27,6 +27,7 @@ class IsaFacts:
     mcpu: str | None  # None: not for this architecture
     features: tuple[str, ...]
     pack_group: int | None
+    fused: bool  # multiply-add rounds once, not twice
     kernels: tuple[str, ...]  # the files below generated/ that supply its ops, its ancestors' among them
 
 
@@ -63,7 +64,7 @@ def describe() -> list[IsaFacts]:
     rows = []
     for machine in machines().values():
         owners = ((op.name, bind(op, machine, isas)) for op in OPS)
-        targets = (t.mcpu for t in machine.isa.targets if t.triple.partition("-")[0] == architecture)
+        targets = [t for t in machine.isa.targets if t.triple.partition("-")[0] == architecture]
         plain = machine.isa.parent is None  # plain C is for every architecture
         rows.append(
             IsaFacts(
@@ -71,9 +72,10 @@ def describe() -> list[IsaFacts]:
                 doc=machine.isa.doc,
                 priority=machine.isa.priority,
                 family=machine.isa.family,
-                mcpu="baseline" if plain else next(targets, None),
+                mcpu="baseline" if plain else next((t.mcpu for t in targets), None),
                 features=machine.features,
                 pack_group=machine.pack.dot.group if machine.pack else None,
+                fused=not plain and any(t.fused for t in targets[:1]),
                 kernels=tuple(f"{owner.name}/{op}.c" for op, owner in owners if owner),
             )
         )

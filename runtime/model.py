@@ -8,15 +8,17 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from krafla.runtime import chat, progress
+from krafla.runtime import progress
 from krafla.runtime.bind import Api
 from krafla.runtime.isas import IsaFacts
 from krafla.runtime.resolve import ModelFiles, resolve
 from krafla.runtime.text import TextStream
 from krafla.runtime.tokenizer import Tokenizer
+from krafla.tools.chat_template import ChatTemplate, Message
 from krafla.tools.errors import AccessError, UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ class Config:
     threads: int
     kv_type: int
     packed: int
+    linear: int
+    pages: int
+    page: int
     pack_cache_hit: int
     file_bytes: int
     weight_bytes: int
@@ -66,11 +71,13 @@ class Options:
     pack_cache: bool = False
     profile: bool = False
     imatrix: bool = False
+    sequences: int | None = None
+    positions: int | None = None
 
     def __post_init__(self) -> None:
         if self.kv not in KV_TYPES:
             raise UsageError(f"kv is {self.kv}, must be one of {', '.join(KV_TYPES)}")
-        for name in ("threads", "ctx", "batch"):
+        for name in ("threads", "ctx", "batch", "sequences", "positions"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} is {value}, must be at least 1")
@@ -147,17 +154,20 @@ class Model:
         pack_cache: bool = False,
         profile: bool = False,
         imatrix: bool = False,
+        sequences: int | None = None,
+        positions: int | None = None,
         report: progress.Report = progress.silent,
         announce: Callable[[str], None] = lambda sentence: None,
     ) -> Model:
         """Open a model: an .mlb or .gguf file, a Hugging Face folder, or a name that `krafla pull` knows.
 
-        `imatrix` adds up an importance matrix, for `write_imatrix`.
+        `imatrix` adds up an importance matrix, for `write_imatrix`. `sequences` and `positions` size an engine
+        for `Batch`: how many texts at once, and how many positions they share.
         `report` is told how far slow steps are, `announce` what memory it will take and other notices.
         """
         from krafla.runtime.engine import engine
 
-        options = Options(threads, ctx, kv, pack, batch, pack_cache, profile, imatrix)
+        options = Options(threads, ctx, kv, pack, batch, pack_cache, profile, imatrix, sequences, positions)
         api, facts = engine(isa, report)
         return cls(resolve(path, report), api, facts, options, report, announce)
 
@@ -178,6 +188,16 @@ class Model:
             self._api.fn.ml_engine_close(self._engine)
             self._engine = ctypes.c_void_p()
 
+    def hand_over(self) -> tuple[Api, ctypes.c_void_p]:
+        """For `Batch`: the library and the engine, with no sequence open. The model cannot generate any more."""
+        self._api.fn.ml_sequence_close(self._engine, self._sequence)
+        return self._api, self._engine
+
+    @property
+    def linear(self) -> bool:
+        """Whether it has linear attention: a state that cannot go back token by token."""
+        return bool(self.config.linear)
+
     def encode(self, text: str, bos: bool | None = None) -> list[int]:
         """The token ids of `text`; `bos` None puts a beginning-of-text token where the model wants one."""
         return self._need_tokenizer().encode(text, bos)
@@ -186,13 +206,18 @@ class Model:
         """The text of token ids."""
         return self._need_tokenizer().decode(ids)
 
-    def chat_ids(self, messages: Sequence[chat.Message], **variables: Any) -> list[int]:
-        """The token ids of a conversation, by the model's chat template, ready for its next message."""
+    @cached_property
+    def chat_template(self) -> ChatTemplate:
+        """The chat template, compiled; UsageError if the model has none, FormatError if it is broken."""
         if self.template is None:
             raise UsageError(f"{self.files.mlb.name}: the model has no chat template")
         tokenizer = self._need_tokenizer()
         bos, eos = (tokenizer.decode([i]) if i >= 0 else "" for i in (tokenizer.bos, tokenizer.first_eos))
-        return tokenizer.encode(chat.render(self.template, messages, bos, eos, **variables), bos=False)
+        return ChatTemplate(self.template, bos, eos, self.files.mlb.name)
+
+    def chat_ids(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+        """The token ids of a conversation, by the model's chat template, ready for its next message."""
+        return self._need_tokenizer().encode(self.chat_template.render(messages, **variables), bos=False)
 
     def logits(self, ids: Sequence[int], batch: int = 128) -> npt.NDArray[np.float32]:
         """The logits after each of `ids`, from position 0: an array (len(ids), vocab)."""
@@ -208,13 +233,21 @@ class Model:
         self._held = list(ids)
         return result
 
-    def logits_in_parts(self, ids: Sequence[int], batch: int = 128) -> Iterator[npt.NDArray[np.float32]]:
-        """The same in arrays of `batch` rows, for texts whose logits would not fit into memory."""
+    def logits_in_parts(
+        self, ids: Sequence[int], batch: int = 128, first: int = 0
+    ) -> Iterator[npt.NDArray[np.float32]]:
+        """The same in arrays of `batch` rows, for texts whose logits would not fit into memory.
+
+        Logits of the positions before `first` are not computed.
+        """
         import numpy as np
 
         self._check_length(len(ids))
         self._truncate(0)
-        for start in range(0, len(ids), batch):
+        for start in range(0, first, batch):
+            rows = self._rows(ids, start, min(start + batch, first), every=False)
+            self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
+        for start in range(first, len(ids), batch):
             part = np.empty((min(batch, len(ids) - start), self.config.vocab), np.float32)
             self._logits_into(part, ids, start)
             yield part
@@ -276,13 +309,11 @@ class Model:
                 f"(set it with -c, at most {self.config.max_seq} for this model)"
             )
 
-    def _truncate(self, length: int) -> list[int]:
-        """Cut the sequence; what it holds counts as unknown until the caller says otherwise."""
-        kept, self._held = self._held, []
-        del kept[length:]
+    def _truncate(self, length: int) -> None:
+        """Cut the sequence, and what is known of it first: an interruption must leave no more than is there."""
+        del self._held[length:]
         if self._api.fn.ml_sequence_length(self._engine, self._sequence) != length:
             self._api.fn.ml_sequence_truncate(self._engine, self._sequence, length)
-        return kept
 
     def _rows(self, ids: Sequence[int], start: int, end: int, every: bool) -> Any:
         last = len(ids) - 1
@@ -293,26 +324,45 @@ class Model:
             row.wants_logits = int(wanted)
         return rows
 
+    def prefill(self, ids: Sequence[int], report: progress.Report = progress.silent) -> int:
+        """Read `ids` ahead of a `generate` that begins with them; how many were there from an earlier one.
+
+        `report` is called after each batch; what it raises ends the reading, and what was read is kept.
+        """
+        self._check_length(len(ids))
+        start = self._keep(ids, len(ids))
+        for first in range(start, len(ids), self.config.batch):
+            self._step(ids, first)
+            report("reading", min(first + self.config.batch, len(ids)) - start, len(ids) - start)
+        return start
+
     def _advance(self, ids: list[int]) -> Any:
         """Make the sequence hold `ids`, keeping the prefix it has already; the last one's logits."""
+        for first in range(self._keep(ids, len(ids) - 1), len(ids), self.config.batch):
+            self._step(ids, first)
+        return self._logits
+
+    def _step(self, ids: Sequence[int], first: int) -> None:
+        """A batch of `ids` from position `first` on; only the last of all has logits."""
+        rows = self._rows(ids, first, min(first + self.config.batch, len(ids)), every=False)
+        self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
+        self._held.extend(ids[first : first + len(rows)])
+
+    def _keep(self, ids: Sequence[int], most: int) -> int:
+        """Cut the sequence to what it has in common with `ids`, `most` positions at most; its length."""
         start = 0
-        for held, wanted in zip(self._held, ids[:-1], strict=False):
+        for held, wanted in zip(self._held, ids[:most], strict=False):
             if held != wanted:
                 break
             start += 1
         # A model with a state may have to go back further.
-        start = self._api.fn.ml_sequence_reachable(self._engine, self._sequence, start)
-        kept = self._truncate(start)
-        for first in range(start, len(ids), self.config.batch):
-            rows = self._rows(ids, first, min(first + self.config.batch, len(ids)), every=False)
-            self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
-        kept.extend(ids[start:])
-        self._held = kept
-        return self._logits
+        reachable: int = self._api.fn.ml_sequence_reachable(self._engine, self._sequence, start)
+        self._truncate(reachable)
+        return reachable
 
 
 class Generation:
-    """Text as it is generated; after the last piece `finish` says why it ended: stop, length or context."""
+    """Text as it is generated; afterwards `finish` says why it ended: stop, length, context or interrupted."""
 
     def __init__(
         self, model: Model, prompt: list[int], max_tokens: int | None, sampling: Sampling, seed: int
@@ -335,6 +385,10 @@ class Generation:
     def __iter__(self) -> Iterator[str]:
         return self
 
+    def cancel(self) -> None:
+        """End after the token that is being made; `finish` will be interrupted. For signal handlers, threads."""
+        self.finish = "interrupted"
+
     def __next__(self) -> str:
         return next(self._pieces)
 
@@ -354,6 +408,8 @@ class Generation:
 
     def _next_token(self, all_ids: list[int]) -> int | None:
         model = self._model
+        if self.finish:
+            return None
         if self._limit is not None and len(self.ids) >= self._limit:
             self.finish = "length"
         elif len(all_ids) > model.config.context:
@@ -384,6 +440,8 @@ def _options(api: Api, files: ModelFiles, isa: IsaFacts, options: Options) -> An
         pack=options.pack,
         profile=options.profile,
         imatrix=options.imatrix,
+        sequences=options.sequences or 0,
+        positions=options.positions or 0,
     )
     if options.pack_cache and isa.pack_group:
         native.pack_cache = str(files.mlb.with_suffix(f".pk{isa.pack_group}")).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 from krafla import __version__
 from krafla.runtime import cache, hub, progress, pull
 from krafla.tools.errors import AccessError, FormatError, access
+
+#: In a conversion's folder: the path of what it was made from.
+ORIGIN = "origin.json"
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,19 @@ def resolve(model: str | PathLike[str] | None, report: progress.Report = progres
         raise FormatError(f"{path}: is neither an .mlb nor a .gguf file (it starts with {magic!r})")
     if pull.find(str(model)):
         return pulled(str(model), report)
+    raise _unknown(path)
+
+
+def check_exists(model: str | PathLike[str] | None) -> None:
+    """AccessError if that is no file, folder or known name; nothing is read, converted or downloaded."""
+    if model is None or hub.is_hub_name(str(model)) or Path(model).exists() or pull.find(str(model)):
+        return
+    raise _unknown(Path(model))
+
+
+def _unknown(path: Path) -> AccessError:
     names = ", ".join(known.name for known in pull.KNOWN)
-    raise AccessError(f"{path}: no such file, and no known model ({names}) has that name")
+    return AccessError(f"{path}: no such file, and no known model ({names}) has that name")
 
 
 def pulled(name: str, report: progress.Report = progress.silent) -> ModelFiles:
@@ -69,13 +84,19 @@ def _magic(path: Path) -> bytes:
 
 def _converted(source: Path, report: progress.Report) -> ModelFiles:
     """The source as an .mlb in the cache, made on first use."""
-    folder = cache.room("models") / f"{source.resolve().stem}-{_digest(source)}"
+    cache.room("models")
+    folder = conversion_folder(source)
     mlb = folder / f"{source.resolve().stem}.mlb"
     if not mlb.is_file():
         with cache.lock(folder):
             if not mlb.is_file():
                 _convert(source, mlb, report)
     return ModelFiles.beside(mlb)
+
+
+def conversion_folder(source: Path) -> Path:
+    """The folder of the cache for the conversion of a source as it is now, whether or not it exists."""
+    return cache.root() / "models" / f"{source.resolve().stem}-{_digest(source)}"
 
 
 def _convert(source: Path, mlb: Path, report: progress.Report) -> None:
@@ -85,6 +106,8 @@ def _convert(source: Path, mlb: Path, report: progress.Report) -> None:
     what = f"converting {source.name} (only the first time)"
     with access(mlb.parent, "make the folder"):
         mlb.parent.mkdir(exist_ok=True)
+        origin = json.dumps({"source": str(source.resolve())})
+        mlb.with_name(ORIGIN).write_text(origin, encoding="utf-8")
     convert(source, mlb, progress=lambda _, done, total: report(what, done, total))
 
 

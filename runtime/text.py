@@ -3,6 +3,23 @@
 from __future__ import annotations
 
 import codecs
+import re
+
+#: What a terminal would obey instead of showing it; a model may say anything.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def harmless(text: str) -> str:
+    """The text for a terminal: control characters other than tab and line feed become U+FFFD."""
+    return _CONTROLS.sub("\ufffd", text)
+
+
+def megabytes(size: int) -> str:
+    """A size for people, with about three digits."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if size >= scale:
+            return f"{size / scale:.{1 if size < 100 * scale else 0}f} {unit}"
+    return f"{size / 1e3:.0f} kB"
 
 
 class TextStream:

@@ -1,8 +1,13 @@
-"""What every test shares: a cache of the project's own, so that tests never touch the user's."""
+"""What every test shares: a cache and a data folder of the project's own, so that tests never touch the user's."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 os.environ["KRAFLA_CACHE"] = os.environ.get("KRAFLA_TEST_CACHE") or str(
     Path(__file__).resolve().parent.parent / ".pytest_cache" / "krafla"
 )
+os.environ["KRAFLA_DATA"] = tempfile.mkdtemp(prefix="krafla-data-")
+atexit.register(shutil.rmtree, os.environ["KRAFLA_DATA"], ignore_errors=True)

@@ -24,7 +24,7 @@ from tests.models import model
 Capture = pytest.CaptureFixture[str]
 BEST = host.choose().name
 RESULT = {"isa", "threads", "batch", "kv", "kind", "tokens", "depth", "seconds", "tokens_per_second"}
-SPEED = {"isa", "op", "kernel_of", "sizes", "working_set", "seconds", "bytes_per_second"}
+SPEED = {"isa", "op", "kernel_of", "sizes", "working_set", "seconds", "rounds", "bytes_per_second"}
 
 
 def bench(capsys: Capture, *arguments: str) -> dict[str, Any]:

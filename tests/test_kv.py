@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from krafla.tools import exact_ops
 from tests.native import build_library, write_source
 
 # Tags every position with a number in its first key, so that a lost, shared or overwritten page shows.
@@ -26,13 +27,14 @@ void kv_append(int sequence, const float *keys, const float *values);
 void kv_read(int sequence, int position, int half, int head, void *elements, float *scale);
 int kv_length(int sequence);
 int kv_consistent(void);
+void kv_rotate(float *x, int heads, int dim, float factor);
 
 int open_kv(int type, int heads, int dim, int sequences, int context)
 {
     ml_kv_layout layout;
     if (!ml_kv_layout_init(&layout, type, 2, heads, dim))
         return 1;
-    if (ml_kv_init(&kv, &layout, sequences, context, NULL))
+    if (ml_kv_init(&kv, &layout, sequences, context, 0, NULL))
         return 1;
     arena = (ml_arena){0};
     ml_kv_carve(&kv, &arena);
@@ -97,6 +99,11 @@ void kv_read(int sequence, int position, int half, int head, void *elements, flo
 int kv_length(int sequence)
 {
     return ml_kv_is_open(&kv, sequence) ? kv.sequences[sequence].length : -1;
+}
+
+void kv_rotate(float *x, int heads, int dim, float factor)
+{
+    ml_rotate_heads(x, heads, dim, factor);
 }
 
 /* Every page is free once, or held as often as it is counted. */
@@ -232,6 +239,25 @@ def test_what_is_stored(lib: ctypes.CDLL, kind: int, dtype: type) -> None:
                 assert np.array_equal(out, wanted)
                 assert kind != 2 or np.float32(scale.value) == wanted_scale
     lib.close_kv()
+
+
+@pytest.mark.parametrize("dim", [2, 6, 16, 64, 80, 96, 128, 256])
+def test_heads_are_rotated(lib: ctypes.CDLL, dim: int) -> None:
+    """By a Hadamard matrix over the power of two in the head's size; scores are what they were."""
+    rng = np.random.default_rng(dim)
+    q, k = rng.standard_normal((2, 3, dim)).astype(np.float32)
+    size = dim & -dim
+    turned = []
+    for x, factor in ((q, 1 / size), (k, 1.0)):
+        out = floats(x)
+        lib.kv_rotate(out, 3, dim, ctypes.c_float(factor))
+        turned.append(np.array(out, np.float32).reshape(3, dim))
+        assert np.array_equal(turned[-1], exact_ops.rotate_heads(x) * np.float32(factor))
+    matrix = np.ones((1, 1))
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    assert np.allclose(turned[1].reshape(3, -1, size), k.reshape(3, -1, size) @ matrix, atol=1e-4)
+    assert np.allclose((turned[0] * turned[1]).sum(axis=1), (q * k).sum(axis=1), atol=1e-4)
 
 
 def stored(x: np.ndarray, dtype: type) -> tuple[np.ndarray, np.float32]:

@@ -86,9 +86,3 @@ def test_closeness() -> None:
     likelihoods = [np.log(p[i, ids[i + 1]]) for i in range(299)]
     assert c.float_nats == pytest.approx(-np.mean(likelihoods), rel=1e-5)
     assert same.perplexity == pytest.approx(np.exp(-np.mean(likelihoods)), rel=1e-5)
-
-
-def test_divergence() -> None:
-    p, q = np.log(np.array([[0.5, 0.25, 0.25]])), np.log(np.array([[0.25, 0.5, 0.25]]))
-    assert tool.divergence(p, q) == pytest.approx(0.25 * np.log(2))
-    assert tool.divergence(p + 3, p) == pytest.approx(0, abs=1e-12)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from krafla.tools import mlt as mlt_file
+from krafla.tools.chat_template import ChatTemplate
 from krafla.tools.errors import FormatError, KraflaError, ShapeError, access
 from krafla.tools.gguf_tokenizer import from_gguf, open_gguf
 from krafla.tools.hf_tokenizer import from_json, load_json
@@ -38,6 +39,9 @@ def convert_tokenizer(
         raise ShapeError(
             f"{source}: the tokenizer has {len(mlt.tokens)} tokens, the model's vocabulary only {vocab}"
         )
+    if template:
+        mlt.validate(str(target))
+        ChatTemplate(template, *mlt.special_texts(), str(source)).check()
     mlt_file.write(target, mlt)
     if template:
         write_template(target.with_suffix(".jinja"), template)

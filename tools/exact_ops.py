@@ -185,6 +185,18 @@ def rope(x: F32, cos: F32, sin: F32) -> F32:
     return out
 
 
+def rotate_heads(x: F32) -> F32:
+    """Multiply heads by a Hadamard matrix over the largest power of two that divides their size."""
+    size = x.shape[-1] & -x.shape[-1]
+    half = 1
+    while half < size:
+        pairs = x.reshape(*x.shape[:-1], -1, 2, half)
+        a, b = pairs[..., 0, :], pairs[..., 1, :]
+        x = np.stack([a + b, a - b], axis=-2).reshape(x.shape)
+        half *= 2
+    return x
+
+
 def integer_dot(q: I8, k: I8) -> npt.NDArray[np.int32]:
     """Exact int32 dot product over the last axis."""
     dots: npt.NDArray[np.int32] = np.einsum("...i,...i->...", q.astype(np.int32), k.astype(np.int32))

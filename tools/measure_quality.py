@@ -18,18 +18,16 @@ from typing import Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 
 from krafla.tools.architectures_hf import HF
+from krafla.tools.closeness import Array, figures
 from krafla.tools.convert import Copy, Options, Plan, convert
 from krafla.tools.errors import UsageError
 from krafla.tools.mlb import LAYER_WINDOW, Header
 from krafla.tools.quantize import dequantize, quantize_q8_0
 from krafla.tools.sources import open_source
 
-Array = npt.NDArray[Any]
 _FAMILIES = {"llama": ("llama", "Llama"), "gemma3": ("gemma3_text", "Gemma3")}
-_CHUNK = 128
 
 
 @dataclass
@@ -144,36 +142,14 @@ def logits_of(net: Any, ids: list[int]) -> Array:
 
 def compare(logits: Array, reference: Array, ids: list[int]) -> Closeness:
     """How close logits are to the reference's."""
-    c = Closeness()
-    n = len(ids)
-    for start in range(0, n, _CHUNK):
-        part = slice(start, min(start + _CHUNK, n))
-        a, b = logits[part].astype(np.float64), reference[part].astype(np.float64)
-        c.agreement += float((a.argmax(axis=1) == b.argmax(axis=1)).sum()) / n
-        c.error += float(np.abs(a - b).mean(axis=1).sum()) / n
-        c.spread += float(b.std(axis=1).sum()) / n
-        following = ids[part.start + 1 : part.stop + 1]
-        c.nats += _surprise(a, following) / (n - 1)
-        c.float_nats += _surprise(b, following) / (n - 1)
-    return c
-
-
-def log_softmax(x: Array) -> Array:
-    """Over the last axis."""
-    shifted = x - x.max(axis=-1, keepdims=True)
-    result: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return result
-
-
-def _surprise(logits: Array, following: list[int]) -> float:
-    rows = np.arange(len(following))
-    return -float(log_softmax(logits[: len(following)])[rows, following].sum())
-
-
-def divergence(p: Array, q: Array) -> float:
-    """The sum over rows of the Kullback-Leibler divergence of q's distribution from p's."""
-    a, b = log_softmax(p.astype(np.float64)), log_softmax(q.astype(np.float64))
-    return float((np.exp(a) * (a - b)).sum())
+    found = figures(logits, ids[1:], reference)
+    return Closeness(
+        agreement=float(found["agreement"].mean()),
+        error=float(found["error"].mean()),
+        spread=float(found["spread"].mean()),
+        nats=float(found["nats"][:-1].mean()),
+        float_nats=float(found["reference_nats"][:-1].mean()),
+    )
 
 
 def kv_divergence(mlb: Path, ids: list[int], kv: str) -> tuple[float, float]:
@@ -182,9 +158,8 @@ def kv_divergence(mlb: Path, ids: list[int], kv: str) -> tuple[float, float]:
 
     with Model.load(mlb, ctx=len(ids)) as plain, Model.load(mlb, ctx=len(ids), kv=kv) as other:
         parts = zip(plain.logits_in_parts(ids), other.logits_in_parts(ids), strict=True)
-        sums = [divergence(p, q) for p, q in parts]
-    last = max(len(sums) // 8, 1)
-    return sum(sums) / len(ids), sum(sums[-last:]) / (last * _CHUNK)
+        found = np.concatenate([figures(q, (), p)["divergence"] for p, q in parts])
+    return float(found.mean()), float(found[-(len(ids) // 8) :].mean())
 
 
 _MEMORY = """

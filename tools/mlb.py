@@ -164,6 +164,12 @@ class Header:
         }
         return cls(**values)
 
+    @classmethod
+    def read(cls, path: Path) -> Header:
+        """The header of a file, unchecked beyond its size."""
+        with access(path, "read"), path.open("rb") as file:
+            return cls.unpack(file.read(HEADER_BYTES), str(path))
+
     def as_stored(self) -> Header:
         """The same header with every float rounded to float32, as a reader gets it back."""
         return Header.unpack(self.pack())

@@ -63,6 +63,12 @@ class Mlt:
     eos_ids: tuple[int, ...] = ()
     flags: int = 0
 
+    def special_texts(self) -> tuple[str, str]:
+        """The texts of the beginning-of-text and the first end-of-text token, or empty ones."""
+        ids = (self.bos, next(iter(self.eos_ids), -1))
+        bos, eos = (self.tokens[i].data.decode("utf-8", "replace") if i >= 0 else "" for i in ids)
+        return bos, eos
+
     def pack(self) -> bytes:
         """The bytes of the file; the trailer is there if the header cannot hold all end-of-text ids."""
         eos = self.eos_ids[0] if self.eos_ids else -1

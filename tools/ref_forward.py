@@ -416,6 +416,9 @@ class ExactArithmetic(Arithmetic):
         kv_heads = k.shape[1]
         grouped = q.reshape(len(q), kv_heads, self.group, -1)
         out = np.empty_like(grouped)
+        if self.kv == "q8":
+            size = grouped.shape[-1] & -grouped.shape[-1]
+            grouped, k = exact.rotate_heads(grouped) * np.float32(1 / size), exact.rotate_heads(k)
         k, dk = self._store(k)
         v, dv = self._store(v)
         for t in range(len(q)):

@@ -34,14 +34,13 @@ class Plot:
     def svg(self) -> str:
         """The drawing."""
         xs = sorted({x for line in self.lines for x, _ in line.points})
-        top = max(y for line in self.lines for _, y in line.points)
-        ticks = _ticks(top)
-        low, high = self._at(xs[0]), self._at(xs[-1])
+        ticks = self.ticks()
+        low, high = self.span()
         scale_x = (WIDTH - LEFT - RIGHT) / ((high - low) or 1)
         scale_y = (HEIGHT - TOP - BOTTOM) / ticks[-1]
 
         def place(x: float, y: float) -> tuple[float, float]:
-            return LEFT + (self._at(x) - low) * scale_x, HEIGHT - BOTTOM - y * scale_y
+            return LEFT + (self.at(x) - low) * scale_x, HEIGHT - BOTTOM - y * scale_y
 
         self._parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
@@ -62,8 +61,23 @@ class Plot:
             self._line(line, COLOURS[number % len(COLOURS)], TOP + 14 + 18 * number, place)
         return "\n".join([*self._parts, "</svg>", ""])
 
-    def _at(self, x: float) -> float:
+    def at(self, x: float) -> float:
+        """Where x lies on its axis."""
         return math.log2(x) if self.log_x else x
+
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest x."""
+        xs = [x for line in self.lines for x, _ in line.points]
+        return min(xs), max(xs)
+
+    def span(self) -> tuple[float, float]:
+        """Where the x axis begins and ends."""
+        least, greatest = self.ends()
+        return self.at(least), self.at(greatest)
+
+    def ticks(self) -> list[float]:
+        """Of the y axis."""
+        return _ticks(max(y for line in self.lines for _, y in line.points))
 
     def _text(self, x: float, y: float, text: str, style: str = "") -> None:
         self._parts.append(f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text)}</text>')
@@ -77,6 +91,18 @@ class Plot:
         x = WIDTH - RIGHT + 14
         self._parts.append(f'<path d="M{x} {legend_y - 4}h18" stroke="{colour}" stroke-width="3"/>')
         self._text(x + 24, legend_y, line.name)
+
+
+def stacked(plots: Sequence[Plot]) -> str:
+    """Several plots in one drawing, one below the other."""
+    if len(plots) == 1:
+        return plots[0].svg()
+    place = f'width="{WIDTH}" height="{HEIGHT}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT * len(plots)}">']
+    parts += [
+        plot.svg().replace("<svg ", f'<svg y="{HEIGHT * i}" {place} ', 1) for i, plot in enumerate(plots)
+    ]
+    return "\n".join([*parts, "</svg>", ""])
 
 
 def _ticks(top: float) -> list[float]:

@@ -29,7 +29,7 @@ typedef struct ml_options {
     int32_t profile;     /* 1: measure stages */
     int32_t checkpoints; /* states kept to go back to, in models with linear attention; 0: 4 per sequence */
     int32_t imatrix;     /* 1: add up squares of activations, for ml_imatrix_write */
-    int32_t reserved;
+    int32_t positions;   /* of all sequences and held pages together; 0: the context of every sequence */
     const char *pack_cache; /* path of the packed copy to map or write, or NULL */
     ml_progress progress;   /* or NULL */
     void *progress_context;
@@ -53,6 +53,9 @@ typedef struct ml_info {
     uint32_t kv_type;
     uint32_t packed;
     uint32_t pack_cache_hit;
+    uint32_t pages;  /* of the cache of keys and values, in all */
+    uint32_t page;   /* positions in one: ML_PAGE */
+    uint32_t linear; /* 1: it has linear attention, so ml_sequence_reachable matters */
     uint64_t file_bytes;
     uint64_t weight_bytes; /* resident while running */
     uint64_t arena_bytes;  /* activations, tables, logits */
@@ -96,11 +99,39 @@ ML_API int32_t ml_sequence_length(const ml_engine *engine, int32_t sequence);
 ML_API void ml_sequence_close(ml_engine *engine, int32_t sequence);
 
 /*
+ * Pages, for caches of prefixes. A sequence's positions lie in pages of ML_PAGE positions; whoever holds a
+ * page keeps it when its sequence is closed, and can start another sequence from it. What is in a page
+ * depends on the tokens up to its end only.
+ */
+/* The pages of a sequence, the last perhaps unfinished: copies at most `capacity`, returns how many there
+ * are; -1 if the sequence is not open. */
+ML_API int32_t ml_sequence_pages(const ml_engine *engine, int32_t sequence, int32_t *pages, int32_t capacity);
+/*
+ * A new sequence whose first `length` positions lie in these pages, which must be in use and hold one text
+ * from its start. In models with linear attention it may come out shorter, see ml_sequence_reachable.
+ */
+ML_API ml_status ml_sequence_resume(ml_engine *engine, const int32_t *pages, int32_t length,
+                                    int32_t *sequence, ml_error *error);
+/* Holds a page in use once more, or lets go of it. */
+ML_API ml_status ml_page_hold(ml_engine *engine, int32_t page, ml_error *error);
+ML_API ml_status ml_page_drop(ml_engine *engine, int32_t page, ml_error *error);
+/* How many sequences and holders share a page; 0 if it is free. */
+ML_API int32_t ml_page_references(const ml_engine *engine, int32_t page);
+ML_API int32_t ml_pages_free(const ml_engine *engine);
+
+/*
  * Runs the rows, in steps of at most `batch`. Rows that want logits write `vocab` floats each to `logits`, in
- * row order. The bits of a row's logits depend on its own sequence only. On error no sequence has changed.
+ * row order. The bits of a row's logits depend on its own sequence only. On error no sequence has changed;
+ * ML_E_NOMEM if there are not enough free pages.
  */
 ML_API ml_status ml_forward(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *logits,
                             ml_error *error);
+
+/* The same, but the rows write the model's last hidden state, normalized: `dim` floats each to `states`. */
+ML_API ml_status ml_forward_states(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *states,
+                                   ml_error *error);
+/* The free pages that these rows would take, or -1 if ml_forward would refuse them for another reason. */
+ML_API int32_t ml_forward_pages(ml_engine *engine, const ml_row *rows, int32_t n_rows);
 
 /* Writes the importance matrix of all tokens so far; the engine must have been opened with `imatrix`. */
 ML_API ml_status ml_imatrix_write(const ml_engine *engine, const char *path, ml_error *error);
@@ -123,6 +154,35 @@ typedef struct ml_sampler {
 ML_API void ml_sampler_seed(ml_sampler *sampler, uint64_t seed);
 /* Picks a token; `scratch` holds 2 * vocab 32-bit values, `logits` is not changed. */
 ML_API int32_t ml_sample(ml_sampler *sampler, const float *logits, int32_t vocab, uint32_t *scratch);
+
+/*
+ * Choosing with everything that changes the logits first, in this order: the repeat penalty divides positive
+ * and multiplies negative logits of tokens that were seen; presence is subtracted for tokens with a count,
+ * and frequency times the count; biases are added; tokens that are not allowed become -infinity. All of it
+ * happens to a copy. Log-probabilities are those of the logits as they came: (logit - largest) - log(sum of
+ * exp(logit - largest)), in double and in a fixed order, then rounded to float.
+ */
+typedef struct ml_choice {
+    const float *logits;
+    ml_sampler *sampler; /* NULL: `token` is given, only its log-probability is asked for */
+    float repeat;        /* 1: off */
+    float presence;
+    float frequency;
+    int32_t n_bias;
+    const uint8_t *seen;   /* per token: not 0 if the repeat penalty is for it; or NULL */
+    const int32_t *counts; /* per token, for presence and frequency; or NULL */
+    const int32_t *bias_ids;
+    const float *bias;
+    const uint32_t *allowed; /* token i: bit i % 32 of word i / 32; NULL: all are */
+    int32_t n_top;           /* how many of the likeliest tokens to tell; -1: no log-probabilities at all */
+    int32_t token;           /* the choice */
+    float logprob;           /* its log-probability */
+    int32_t reserved;
+    int32_t *top_ids; /* the likeliest first, among equals the lower id */
+    float *top_logprobs;
+} ml_choice;
+/* Makes independent choices, on all threads. */
+ML_API ml_status ml_choose(ml_engine *engine, ml_choice *choices, int32_t n_choices, ml_error *error);
 
 /* Tokenizers: .mlt files and llama2.c's tokenizer.bin. `vocab` is the model's; a larger tokenizer is refused.
  */

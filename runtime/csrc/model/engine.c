@@ -40,10 +40,15 @@ static ml_status settle_options(ml_options *o, const ml_options *given, const ml
                        model->path, most);
     if (o->kv_type < ML_KV_F32 || o->kv_type > ML_KV_Q8)
         return ml_fail(error, ML_E_ARGUMENT, "kv_type is %d, must be 0 (f32), 1 (f16) or 2 (q8)", o->kv_type);
+    int32_t least = o->context > 0 ? o->context : most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
+    if (o->positions != 0 && o->positions < least)
+        return ml_fail(
+            error, ML_E_ARGUMENT,
+            "positions is %d, must be 0 (the context of every sequence) or at least the context, %d",
+            o->positions, least);
     if (o->threads == 0)
         o->threads = ml_threads_default();
-    if (o->context == 0)
-        o->context = most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
+    o->context = least;
     if (o->batch == 0)
         o->batch = DEFAULT_BATCH;
     if (o->sequences == 0)
@@ -90,6 +95,8 @@ static void carve(ml_engine *e)
     b->tokens = ml_arena_take(arena, batch, sizeof *b->tokens);
     b->wanted = ml_arena_take(arena, batch, sizeof *b->wanted);
     b->expected = ml_arena_take(arena, (size_t)o->sequences, sizeof *b->expected);
+    b->adjusted = rows_of_floats(arena, o->threads, plan->vocab);
+    b->ranks = ml_arena_take(arena, 2 * (size_t)o->threads, (size_t)plan->vocab * sizeof *b->ranks);
     for (int i = 0; i < (plan->local_rope ? 2 : 1); i++)
         ml_rope_carve(&e->ropes[i], arena, &e->model.config, o->context);
     ml_kv_carve(&e->kv, arena);
@@ -126,6 +133,9 @@ static void fill_info(ml_engine *e, const ml_memory *memory)
         .sequences = (uint32_t)o->sequences,
         .kv_type = (uint32_t)o->kv_type,
         .packed = packs(o),
+        .pages = e->kv.n_pages,
+        .page = ML_KV_PAGE,
+        .linear = e->plan.state_floats > 0,
         .file_bytes = e->model.file.size,
         .weight_bytes = running,
         .arena_bytes = e->arena.used,
@@ -155,7 +165,8 @@ static ml_status prepare(ml_engine *e, const char *path, const ml_options *optio
     if (!ml_kv_layout_init(&layout, e->options.kv_type, kv_layers, plan->n_kv_heads, plan->head_dim))
         return ml_fail(error, ML_E_NOMEM, "%s: a page of the cache does not fit into the address space",
                        path);
-    status = ml_kv_init(&e->kv, &layout, e->options.sequences, e->options.context, error);
+    status =
+        ml_kv_init(&e->kv, &layout, e->options.sequences, e->options.context, e->options.positions, error);
     if (status != ML_OK)
         return status;
     e->states = (ml_states){
@@ -180,8 +191,7 @@ static ml_status check_memory(const ml_engine *e, uint64_t weights, ml_error *er
         "%s: needs %.1f GB (weights %.1f, activations %.1f, keys and values of %lld positions %.1f), this "
         "machine has %.1f GB",
         e->model.path, 1e-9 * (double)needed, 1e-9 * (double)weights, 1e-9 * (double)e->info.arena_bytes,
-        (long long)e->options.context * e->options.sequences, 1e-9 * (double)e->info.kv_bytes,
-        1e-9 * (double)total);
+        (long long)e->kv.n_pages * ML_KV_PAGE, 1e-9 * (double)e->info.kv_bytes, 1e-9 * (double)total);
 }
 
 static ml_status allocate(ml_engine *e, const ml_options *options, ml_error *error)
@@ -375,8 +385,72 @@ void ml_sequence_close(ml_engine *engine, int32_t sequence)
         ml_kv_close(&engine->kv, sequence);
 }
 
-static ml_status check_row(const ml_engine *e, const ml_row *row, int32_t i, const float *logits,
-                           ml_error *error)
+int32_t ml_sequence_pages(const ml_engine *engine, int32_t sequence, int32_t *pages, int32_t capacity)
+{
+    if (!ml_kv_is_open(&engine->kv, sequence))
+        return -1;
+    const ml_kv_sequence *s = &engine->kv.sequences[sequence];
+    int32_t count = ml_kv_pages_of(s->length);
+    for (int32_t i = 0; i < count && i < capacity; i++)
+        pages[i] = (int32_t)s->pages[i];
+    return count;
+}
+
+static ml_status check_page(const ml_engine *e, int32_t page, ml_error *error)
+{
+    if (page < 0 || (uint32_t)page >= e->kv.n_pages || e->kv.references[page] == 0)
+        return ml_fail(error, ML_E_ARGUMENT, "page %d is not in use", page);
+    return ML_OK;
+}
+
+ml_status ml_sequence_resume(ml_engine *engine, const int32_t *pages, int32_t length, int32_t *sequence,
+                             ml_error *error)
+{
+    ml_status status;
+    *sequence = -1;
+    if (length < 0 || length > engine->options.context)
+        return ml_fail(error, ML_E_ARGUMENT, "length is %d, the context is %d positions", length,
+                       engine->options.context);
+    for (int32_t i = 0; i < ml_kv_pages_of(length); i++)
+        if ((status = check_page(engine, pages[i], error)) != ML_OK)
+            return status;
+    *sequence = ml_kv_resume(&engine->kv, pages, length);
+    if (*sequence >= 0)
+        ml_kv_truncate(&engine->kv, *sequence,
+                       ml_states_resume(&engine->states, &engine->kv, *sequence, length));
+    return opened(engine, *sequence, error);
+}
+
+ml_status ml_page_hold(ml_engine *engine, int32_t page, ml_error *error)
+{
+    ml_status status = check_page(engine, page, error);
+    if (status == ML_OK)
+        ml_kv_hold(&engine->kv, (uint32_t)page);
+    return status;
+}
+
+ml_status ml_page_drop(ml_engine *engine, int32_t page, ml_error *error)
+{
+    ml_status status = check_page(engine, page, error);
+    if (status != ML_OK)
+        return status;
+    if (engine->kv.held[page] == 0)
+        return ml_fail(error, ML_E_ARGUMENT, "page %d is not held", page);
+    ml_kv_drop(&engine->kv, (uint32_t)page);
+    return ML_OK;
+}
+
+int32_t ml_page_references(const ml_engine *engine, int32_t page)
+{
+    return check_page(engine, page, NULL) == ML_OK ? (int32_t)engine->kv.references[page] : 0;
+}
+
+int32_t ml_pages_free(const ml_engine *engine)
+{
+    return (int32_t)engine->kv.n_free;
+}
+
+static ml_status check_row(const ml_engine *e, const ml_row *row, int32_t i, bool room, ml_error *error)
 {
     if (!ml_kv_is_open(&e->kv, row->sequence))
         return ml_fail(error, ML_E_ARGUMENT, "row %d: sequence %d is not open", i, row->sequence);
@@ -390,19 +464,19 @@ static ml_status check_row(const ml_engine *e, const ml_row *row, int32_t i, con
     if (row->position >= e->options.context)
         return ml_fail(error, ML_E_ARGUMENT, "row %d: position %d is beyond the context of %d positions", i,
                        row->position, e->options.context);
-    if (row->wants_logits && !logits)
+    if (row->wants_logits && !room)
         return ml_fail(error, ML_E_ARGUMENT, "row %d wants logits, but there is no room for them", i);
     return ML_OK;
 }
 
-static ml_status check_rows(ml_engine *e, const ml_row *rows, int32_t n, const float *logits, ml_error *error)
+static ml_status check_rows(ml_engine *e, const ml_row *rows, int32_t n, bool room, ml_error *error)
 {
     if (n < 0 || (n > 0 && !rows))
         return ml_fail(error, ML_E_ARGUMENT, "n_rows is %d, must be the number of rows given", n);
     for (int32_t i = 0; i < e->kv.n_sequences; i++)
         e->buffers.expected[i] = e->kv.sequences[i].length;
     for (int32_t i = 0; i < n; i++) {
-        ml_status status = check_row(e, &rows[i], i, logits, error);
+        ml_status status = check_row(e, &rows[i], i, room, error);
         if (status != ML_OK)
             return status;
         e->buffers.expected[rows[i].sequence]++;
@@ -421,7 +495,9 @@ static void load_state(ml_engine *e, int row)
     ml_states_forget(states, page);
     float *checkpoint = NULL;
     if ((at->position + 1) % ML_KV_PAGE == 0)
-        checkpoint = states->slots + (size_t)ml_states_reserve(states, &e->kv, page) * states->floats;
+        checkpoint = states->slots +
+                     (size_t)ml_states_reserve(states, &e->kv, at->sequence, at->position / ML_KV_PAGE) *
+                         states->floats;
     e->buffers.states[row] = (ml_delta_row){ml_states_live(states, at->sequence), checkpoint};
 }
 
@@ -442,17 +518,57 @@ static int load_rows(ml_engine *e, const ml_row *rows, int n)
     return wanted;
 }
 
-ml_status ml_forward(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *logits, ml_error *error)
+/* For rows that have been checked: the pages that appending them takes. */
+static int32_t pages_needed(ml_engine *e, const ml_row *rows, int32_t n)
 {
-    ml_status status = check_rows(engine, rows, n_rows, logits, error);
+    int32_t needed = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (rows[i].position % ML_KV_PAGE == 0)
+            needed++;
+        else if (rows[i].position == e->kv.sequences[rows[i].sequence].length)
+            needed += ml_kv_claim(&e->kv, rows[i].sequence);
+    }
+    for (int32_t i = 0; i < n; i++)
+        ml_kv_unclaim(&e->kv, rows[i].sequence);
+    return needed;
+}
+
+int32_t ml_forward_pages(ml_engine *engine, const ml_row *rows, int32_t n_rows)
+{
+    if (check_rows(engine, rows, n_rows, true, NULL) != ML_OK)
+        return -1;
+    return pages_needed(engine, rows, n_rows);
+}
+
+static ml_status forward(ml_engine *e, const ml_row *rows, int32_t n_rows, float *logits, float *states,
+                         ml_error *error)
+{
+    ml_status status = check_rows(e, rows, n_rows, logits || states, error);
     if (status != ML_OK)
         return status;
+    int32_t needed = pages_needed(e, rows, n_rows);
+    if ((uint32_t)needed > e->kv.n_free)
+        return ml_fail(error, ML_E_NOMEM, "%d rows need %d free pages of the cache, there are %u", n_rows,
+                       needed, e->kv.n_free);
     for (int32_t start = 0, n; start < n_rows; start += n) {
-        n = n_rows - start < engine->options.batch ? n_rows - start : engine->options.batch;
-        int wanted = load_rows(engine, rows + start, n);
-        ml_transformer_step(engine, n, wanted, logits);
+        n = n_rows - start < e->options.batch ? n_rows - start : e->options.batch;
+        int wanted = load_rows(e, rows + start, n);
+        ml_transformer_step(e, n, wanted, logits, states);
         if (logits)
-            logits += (size_t)wanted * (size_t)engine->plan.vocab;
+            logits += (size_t)wanted * (size_t)e->plan.vocab;
+        if (states)
+            states += (size_t)wanted * (size_t)e->plan.dim;
     }
     return ML_OK;
+}
+
+ml_status ml_forward(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *logits, ml_error *error)
+{
+    return forward(engine, rows, n_rows, logits, NULL, error);
+}
+
+ml_status ml_forward_states(ml_engine *engine, const ml_row *rows, int32_t n_rows, float *states,
+                            ml_error *error)
+{
+    return forward(engine, rows, n_rows, NULL, states, error);
 }

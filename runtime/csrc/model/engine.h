@@ -34,6 +34,8 @@ typedef struct ml_buffers {
     int32_t *tokens;
     int32_t *wanted;   /* rows of the step that want logits */
     int32_t *expected; /* per sequence: its next position, while rows are checked */
+    float *adjusted;   /* per worker: the logits of a choice */
+    uint32_t *ranks;   /* per worker: what ml_sample needs */
 } ml_buffers;
 
 struct ml_engine {
@@ -55,8 +57,9 @@ struct ml_engine {
 
 /*
  * One step of `n` rows, at most the batch, whose pages are ready: buffers.rows and buffers.tokens say which.
- * The logits of the `n_wanted` rows in buffers.wanted go to `logits`.
+ * The logits of the `n_wanted` rows in buffers.wanted go to `logits`, or their last hidden states to
+ * `states`.
  */
-void ml_transformer_step(ml_engine *engine, int n, int n_wanted, float *logits);
+void ml_transformer_step(ml_engine *engine, int n, int n_wanted, float *logits, float *states);
 
 #endif

@@ -1,21 +1,16 @@
 /* kv.c: pages, references and sequences. */
 #include "kv.h"
 
-static int32_t pages_of(int32_t length)
-{
-    return (int32_t)(((int64_t)length + ML_KV_PAGE - 1) / ML_KV_PAGE);
-}
-
 ml_status ml_kv_init(ml_kv *kv, const ml_kv_layout *layout, int32_t n_sequences, int32_t context,
-                     ml_error *error)
+                     int32_t positions, ml_error *error)
 {
     *kv = (ml_kv){.layout = *layout, .n_sequences = n_sequences, .context = context};
-    kv->pages_per_sequence = pages_of(context);
-    uint64_t pages = (uint64_t)n_sequences * (uint64_t)kv->pages_per_sequence;
+    kv->pages_per_sequence = ml_kv_pages_of(context);
+    uint64_t pages = positions > 0 ? (uint64_t)ml_kv_pages_of(positions)
+                                   : (uint64_t)n_sequences * (uint64_t)kv->pages_per_sequence;
     if (pages > INT32_MAX || !ml_size_mul((size_t)pages, layout->page_bytes, &kv->pool_bytes))
-        return ml_fail(error, ML_E_NOMEM,
-                       "the cache of %d sequences of %d positions is too large for the address space",
-                       n_sequences, context);
+        return ml_fail(error, ML_E_NOMEM, "the cache of %llu positions is too large for the address space",
+                       (unsigned long long)pages * ML_KV_PAGE);
     kv->n_pages = (uint32_t)pages;
     return ML_OK;
 }
@@ -23,6 +18,7 @@ ml_status ml_kv_init(ml_kv *kv, const ml_kv_layout *layout, int32_t n_sequences,
 void ml_kv_carve(ml_kv *kv, ml_arena *arena)
 {
     kv->references = ml_arena_take(arena, kv->n_pages, sizeof *kv->references);
+    kv->held = ml_arena_take(arena, kv->n_pages, sizeof *kv->held);
     kv->free_pages = ml_arena_take(arena, kv->n_pages, sizeof *kv->free_pages);
     kv->sequences = ml_arena_take(arena, (size_t)kv->n_sequences, sizeof *kv->sequences);
     size_t row = (size_t)kv->pages_per_sequence * sizeof(uint32_t);
@@ -87,7 +83,7 @@ int32_t ml_kv_fork(ml_kv *kv, int32_t source, int32_t length)
         return -1;
     const ml_kv_sequence *from = &kv->sequences[source];
     ml_kv_sequence *to = &kv->sequences[sequence];
-    for (int32_t i = 0; i < pages_of(length); i++) {
+    for (int32_t i = 0; i < ml_kv_pages_of(length); i++) {
         to->pages[i] = from->pages[i];
         kv->references[to->pages[i]]++;
     }
@@ -95,10 +91,24 @@ int32_t ml_kv_fork(ml_kv *kv, int32_t source, int32_t length)
     return sequence;
 }
 
+int32_t ml_kv_resume(ml_kv *kv, const int32_t *pages, int32_t length)
+{
+    int32_t sequence = ml_kv_open(kv);
+    if (sequence < 0)
+        return -1;
+    ml_kv_sequence *s = &kv->sequences[sequence];
+    for (int32_t i = 0; i < ml_kv_pages_of(length); i++) {
+        s->pages[i] = (uint32_t)pages[i];
+        kv->references[pages[i]]++;
+    }
+    s->length = length;
+    return sequence;
+}
+
 void ml_kv_truncate(ml_kv *kv, int32_t sequence, int32_t length)
 {
     ml_kv_sequence *s = &kv->sequences[sequence];
-    for (int32_t i = pages_of(length); i < pages_of(s->length); i++)
+    for (int32_t i = ml_kv_pages_of(length); i < ml_kv_pages_of(s->length); i++)
         drop_page(kv, s->pages[i]);
     s->length = length;
 }
@@ -123,4 +133,34 @@ void ml_kv_append(ml_kv *kv, int32_t sequence)
         *page = copy;
     }
     s->length++;
+}
+
+bool ml_kv_claim(ml_kv *kv, int32_t sequence)
+{
+    ml_kv_sequence *s = &kv->sequences[sequence];
+    if (s->length % ML_KV_PAGE == 0 || kv->references[s->pages[s->length / ML_KV_PAGE]] == 1)
+        return false;
+    kv->references[s->pages[s->length / ML_KV_PAGE]]--;
+    s->claimed = true;
+    return true;
+}
+
+void ml_kv_unclaim(ml_kv *kv, int32_t sequence)
+{
+    ml_kv_sequence *s = &kv->sequences[sequence];
+    if (s->claimed)
+        kv->references[s->pages[s->length / ML_KV_PAGE]]++;
+    s->claimed = false;
+}
+
+void ml_kv_hold(ml_kv *kv, uint32_t page)
+{
+    kv->references[page]++;
+    kv->held[page]++;
+}
+
+void ml_kv_drop(ml_kv *kv, uint32_t page)
+{
+    kv->held[page]--;
+    drop_page(kv, page);
 }

@@ -37,9 +37,18 @@ int32_t ml_states_reachable(const ml_states *states, const ml_kv *kv, int32_t se
 /* Gives `target` the state of `source` at a reachable length; both may be the same. */
 void ml_states_restore(ml_states *states, const ml_kv *kv, int32_t source, int32_t length, int32_t target);
 
+/*
+ * Gives a sequence that was resumed from pages the state at the largest length up to `length` of which there
+ * is a copy; returns that length, to which the caller then cuts the sequence.
+ */
+int32_t ml_states_resume(ml_states *states, const ml_kv *kv, int32_t sequence, int32_t length);
+
 /* What a page held before it is written again is void. */
 void ml_states_forget(ml_states *states, uint32_t page);
-/* A slot for the state at the end of a page. */
-int32_t ml_states_reserve(ml_states *states, const ml_kv *kv, uint32_t page);
+/*
+ * A slot for the state at the end of a sequence's page. A sequence that has more than its share of the slots
+ * gives up one of its own, so that those it keeps lie closer together towards its end.
+ */
+int32_t ml_states_reserve(ml_states *states, const ml_kv *kv, int32_t sequence, int32_t page);
 
 #endif

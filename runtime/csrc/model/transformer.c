@@ -124,7 +124,7 @@ static void norm_heads(float *x, const float *norm, int heads, const ml_plan *pl
     }
 }
 
-/* Biases, head norms and rotation; then keys and values go into the cache. */
+/* Biases, head norms and RoPE; then keys and values go into the cache. */
 static void place_rows(const rows_job *job, int first, int last, float *scratch)
 {
     (void)scratch;
@@ -150,6 +150,10 @@ static void place_rows(const rows_job *job, int first, int last, float *scratch)
             ml_k_rope(q, k, row_of(rope->cosines, at->position, rope->pairs),
                       row_of(rope->sines, at->position, rope->pairs), plan->head_dim, plan->rot_dim,
                       plan->n_heads, plan->n_kv_heads);
+        }
+        if (e->kv.layout.type == ML_KV_Q8) {
+            ml_rotate_heads(q, plan->n_heads, plan->head_dim, 1.0f / (float)ml_rotation_size(plan->head_dim));
+            ml_rotate_heads(k, plan->n_kv_heads, plan->head_dim, 1.0f);
         }
         unsigned char *page = ml_kv_page(&e->kv, at->pages[at->position / ML_KV_PAGE]);
         ml_kv_store(&e->kv.layout, page, job->layer->kv_layer, at->position, k, v);
@@ -340,7 +344,14 @@ static void run_caps(void *context, int worker, int workers)
         job->logits[i] = ml_softcap(job->logits[i], job->cap);
 }
 
-void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits)
+static void norm_states(ml_engine *e, int n, float *states)
+{
+    for (int row = 0; row < n; row++)
+        ml_k_rmsnorm(row_of(states, row, e->plan.dim), row_of(e->buffers.x, row, e->plan.dim),
+                     e->model.final_norm, e->plan.dim, e->plan.norm_eps);
+}
+
+void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits, float *states)
 {
     ml_buffers *b = &e->buffers;
     ml_profile_start(&e->profile);
@@ -369,6 +380,10 @@ void ml_transformer_step(ml_engine *e, int n, int n_wanted, float *logits)
     expect(e, NULL, 0);
     join(e, n, true, post_norm, e->model.final_norm);
     ml_profile_lap(&e->profile, ML_STAGE_OTHER);
+    if (states) {
+        norm_states(e, n, states);
+        return;
+    }
     ml_products_run(e->pool, &b->quantized, &(ml_product){&e->model.wcls, logits, (size_t)e->plan.vocab}, 1);
     if (e->plan.final_softcap > 0.0f)
         ml_pool_run(e->pool, run_caps,

@@ -56,6 +56,39 @@ void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n)
     ml_quantize_by(quants, x, n, ml_head_scale(scale, x, n));
 }
 
+/* Sums and differences of elements `half` apart. */
+ML_ALWAYS_INLINE void rotate_stage(float *x, int n, int half)
+{
+    for (int start = 0; start < n; start += 2 * half) {
+        for (int i = start; i < start + half; i++) {
+            float a = x[i], b = x[i + half];
+            x[i] = a + b;
+            x[i + half] = a - b;
+        }
+    }
+}
+
+int ml_rotation_size(int head_dim)
+{
+    return head_dim & -head_dim;
+}
+
+void ml_rotate_heads(float *x, int heads, int head_dim, float factor)
+{
+    enum { UNROLLED = 16 }; /* stages of known width become shuffles */
+    int n = heads * head_dim, size = ml_rotation_size(head_dim), half = 1;
+    if (size >= UNROLLED) {
+        for (int i = 0; i < n; i += UNROLLED)
+            for (half = 1; half < UNROLLED; half *= 2)
+                rotate_stage(x + i, UNROLLED, half);
+    }
+    for (; half < size; half *= 2)
+        rotate_stage(x, n, half);
+    if (factor != 1.0f)
+        for (int i = 0; i < n; i++)
+            x[i] *= factor;
+}
+
 /* Where dimension i of an int8 key lies: packed as a row of weights, or position after position. */
 static size_t packed_place(const ml_kv_layout *layout, int slot, int i)
 {

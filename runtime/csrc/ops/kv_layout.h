@@ -56,4 +56,13 @@ float ml_head_scale(float *scale, const float *x, int n); /* the factor to quant
 void ml_quantize_by(int8_t *quants, const float *x, int n, float inverse);
 void ml_quantize_head(int8_t *quants, float *scale, const float *x, int n);
 
+/*
+ * Turns heads (side by side in x) by a Hadamard matrix over the largest power of two that divides head_dim,
+ * then multiplies by `factor`. A few large elements become many of middling size, which a single scale suits
+ * better; turned queries and keys have the product of the plain ones times that power of two.
+ */
+void ml_rotate_heads(float *x, int heads, int head_dim, float factor);
+/* That power of two. */
+int ml_rotation_size(int head_dim);
+
 #endif
