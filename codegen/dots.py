@@ -11,6 +11,7 @@ Sums of activations: stored weights may be shifted by an offset to make them uns
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -24,7 +25,10 @@ BLOCK = 32
 
 
 class Dot(Protocol):
-    """One machine's inner product over packed weights; attributes are facts, methods return C."""
+    """One machine's inner product over packed weights; attributes are facts, methods return C.
+
+    It is a `StepDot` or a `BlockDot`.
+    """
 
     @property
     def group(self) -> int:
@@ -52,14 +56,7 @@ class Dot(Protocol):
 
     @property
     def steps_per_mac(self) -> int:
-        """Steps that one multiplication covers."""
-
-    @property
-    def tokens_per_sum(self) -> int:
-        """Tokens that share one block-sum variable."""
-
-    def sum_type(self, kind: Kind) -> str:
-        """C type of a block-sum variable."""
+        """Steps that one multiplication covers: their activations of one token lie together."""
 
     @property
     def note(self) -> str:
@@ -67,6 +64,22 @@ class Dot(Protocol):
 
     def consts(self, kind: Kind) -> str:
         """Declarations before the loop over blocks."""
+
+    def x_prepare(self, to: str, source: str) -> str:
+        """Statement: the activations of `steps_per_mac` steps at `source` arranged at `to` as they are read."""
+
+    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
+        """What the machine computes, as sums [rows], for weights w [rows, 32] and activations x [32].
+
+        Q8 weights are given as stored, with the offset; Q4 weights as the file's nibbles, before the XOR.
+        """
+
+
+class StepDot(Dot, Protocol):
+    """A strategy whose steps are all alike: one row group, a loop over the steps of a block."""
+
+    def sum_type(self, kind: Kind) -> str:
+        """C type of a block-sum variable."""
 
     def start(self, kind: Kind, correction: str) -> str:
         """Expression: a block's sums before its first step; `correction` is an int32 expression."""
@@ -80,20 +93,50 @@ class Dot(Protocol):
     def mac(self, kind: Kind, half: int, isum: str, token: int, tokens: int, x: str) -> str:
         """Statement: add a step's products. `half` is 1 for the high nibbles of Q4; x points at all tokens' step."""
 
-    def finish(self, kind: Kind, isum: str, token: int, correction: str) -> str:
-        """Expression: the block's exact int32 sums of one token (`token` counts inside the variable)."""
+    def finish(self, kind: Kind, isum: str, correction: str) -> str:
+        """Expression: the block's exact int32 sums of one token."""
 
     def to_f32(self, kind: Kind, isum: str) -> str:
         """Expression: block sums as floats."""
 
-    def x_prepare(self, to: str, source: str) -> str:
-        """Statement: four activations at `source` arranged at `to` (x_bytes / 8 bytes) as mac reads them."""
 
-    def model(self, kind: Kind, w: IntArray, x: IntArray) -> IntArray:
-        """What the machine computes, as sums [rows], for weights w [rows, 32] and activations x [32].
+class BlockDot(Dot, Protocol):
+    """A strategy that writes the products of a whole block itself, for several row groups and tokens.
 
-        Q8 weights are given as stored, with the offset; Q4 weights as the file's nibbles, before the XOR.
+    Steps then differ (a lane of a register is a constant), and the order of instructions is the strategy's. A tile
+    has one sum vector per row group and token, isum{group}_{i} in integers and sum{group}_{i} in floats; which rows
+    and tokens its lanes hold is the strategy's affair until `rows`.
+    """
+
+    def begin(self, kind: Kind, groups: int, corrections: Sequence[str], long: bool = False) -> str:
+        """Statements: declares isum{g}_{i}, empty, for as many i as there are corrections (int32 expressions).
+
+        Such sums take one block, `long` ones any number of them.
         """
+
+    def block(self, kind: Kind, w: Sequence[str], x: Sequence[str], tokens: int) -> str:
+        """Statements: the products of one block, added to isum{g}_{i}.
+
+        Args:
+            w: a pointer expression per row group.
+            x: pointers to activations of `tokens` tokens each, as tile_q8 writes them for a tile of that size;
+                the sums of x[k] are those from i = k * tokens on.
+        """
+
+    def to_f32(self, kind: Kind, isum: str, long: bool = False) -> str:
+        """Expression: the exact sums as floats."""
+
+    def w_scales(self, group: int, load: str) -> str:
+        """Statements: the scales of a group's rows, from an expression that loads them."""
+
+    def x_scales(self, tokens: int, p: str) -> str:
+        """Statements: the scales of all tokens at p."""
+
+    def scale(self, group: int, i: int, tokens: int) -> str:
+        """Expression: the products of scales for the lanes of sum{group}_{i}."""
+
+    def rows(self, group: int, token: int) -> str:
+        """Expression: the float sums of a group's rows for one token, gathered from sum{group}_{i}."""
 
 
 def wrap(values: IntArray, bits: int) -> IntArray:

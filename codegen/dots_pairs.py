@@ -37,7 +37,6 @@ class EvenOddPairs:
     group: int = 4
     step: int = 4
     steps_per_mac: int = 1
-    tokens_per_sum: int = 1
     q8_offset: int = 128
     q4_offset: int = 8
     q4_xor: int = 0

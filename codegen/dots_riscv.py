@@ -14,7 +14,6 @@ class RvvMacc:
     group: int = 16
     step: int = 1
     steps_per_mac: int = 2
-    tokens_per_sum: int = 1
     q8_offset: int = 0
     q4_offset: int = 0
     q4_xor: int = 0x88

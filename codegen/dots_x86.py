@@ -67,7 +67,6 @@ class _X86Dot:
     x86: X86
     step: int = 4
     steps_per_mac: int = 1
-    tokens_per_sum: int = 1
     q4_xor: int = 0
     q4_offset: int = 8
 

@@ -35,12 +35,16 @@ class Pack:
     """How packed weights are laid out and multiplied on this machine.
 
     `lanes` are the float words for exactly `dot.group` lanes, one row each; `f16` widens half scales on the fly, or
-    is None where they are better widened once, while packing.
+    is None where they are better widened once, while packing. `groups` is how many row groups a matvec of a
+    `BlockDot` takes at once, so that their sums do not wait for each other and share the activations;
+    `groups_condition` is the C preprocessor condition of the targets that have the registers for it, empty for all.
     """
 
     dot: Dot
     lanes: F32
     f16: F16 | None = None
+    groups: int = 1
+    groups_condition: str = ""
 
 
 @dataclass(frozen=True)

@@ -111,11 +111,14 @@ class SetLengthLoop:
 class Block:
     """A register tile of float products: sums of `queries` times `vectors`, which share loaded vectors.
 
-    Bounded by registers: all sums, the vectors, and one scalar operand stay in them.
+    Bounded by registers: all sums, the vectors, and one scalar operand stay in them. Where only some targets of an
+    ISA have that many, `condition` is their C preprocessor condition, and the others take `fewer` vectors.
     """
 
     queries: int
     vectors: int
+    fewer: int = 0
+    condition: str = ""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -293,8 +296,12 @@ class Loops:
 
     def blocks(self, i: str, n: str, caller: BlockBody) -> str:
         """The same over blocks of vectors, as wide as the machine's register tile."""
-        loop, vectors = self.vector.words.loop, self.vector.words.block.vectors
-        return loop.blocks(self.vector, self.scalar, i, n, vectors, caller)
+        loop, block = self.vector.words.loop, self.block
+        text = loop.blocks(self.vector, self.scalar, i, n, block.vectors, caller)
+        if not block.condition:
+            return text
+        fewer = loop.blocks(self.vector, self.scalar, i, n, block.fewer, caller)
+        return f"#if {block.condition}\n{text}\n#else\n{fewer}\n#endif\n"
 
     @property
     def block(self) -> Block:

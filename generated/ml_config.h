@@ -84,7 +84,7 @@
 #define ML_PACK_Q4_XOR 0x00
 #define ML_PACK_F16_SCALES 0
 #define ML_TILE_TOKENS 4
-#define ML_TILE_X_BYTES 32
+#define ML_TILE_X_BYTES 128
 #define ML_TILE_SUMS 2
 #define ML_PREFETCH_DISTANCE 0
 #ifndef ML_USE_PREFETCH
@@ -427,7 +427,7 @@
 #define ML_PACK_STEP 4
 #define ML_PACK_Q8_OFFSET 0
 #define ML_PACK_Q4_XOR 0x88
-#define ML_PACK_F16_SCALES 0
+#define ML_PACK_F16_SCALES 1
 #define ML_TILE_TOKENS 8
 #define ML_TILE_X_BYTES 32
 #define ML_TILE_SUMS 2
@@ -444,14 +444,26 @@
 #ifndef ml_k_matvec_q8_pk
 #define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_neon_dotprod
 #endif
+#ifndef ml_k_matvec_q8_pk_f16
+#define ml_k_matvec_q8_pk_f16 ml_k_matvec_q8_pk_f16_neon_dotprod
+#endif
 #ifndef ml_k_matvec_q4_pk
 #define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4_pk_f16
+#define ml_k_matvec_q4_pk_f16 ml_k_matvec_q4_pk_f16_neon_dotprod
 #endif
 #ifndef ml_k_matmul_q8_pk
 #define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_neon_dotprod
 #endif
+#ifndef ml_k_matmul_q8_pk_f16
+#define ml_k_matmul_q8_pk_f16 ml_k_matmul_q8_pk_f16_neon_dotprod
+#endif
 #ifndef ml_k_matmul_q4_pk
 #define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matmul_q4_pk_f16
+#define ml_k_matmul_q4_pk_f16 ml_k_matmul_q4_pk_f16_neon_dotprod
 #endif
 #ifndef ml_k_tile_q8
 #define ml_k_tile_q8 ml_k_tile_q8_neon_dotprod
@@ -778,7 +790,7 @@
 #define ML_PACK_STEP 4
 #define ML_PACK_Q8_OFFSET 0
 #define ML_PACK_Q4_XOR 0x88
-#define ML_PACK_F16_SCALES 0
+#define ML_PACK_F16_SCALES 1
 #define ML_TILE_TOKENS 8
 #define ML_TILE_X_BYTES 32
 #define ML_TILE_SUMS 2
@@ -795,14 +807,26 @@
 #ifndef ml_k_matvec_q8_pk
 #define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_neon_dotprod
 #endif
+#ifndef ml_k_matvec_q8_pk_f16
+#define ml_k_matvec_q8_pk_f16 ml_k_matvec_q8_pk_f16_neon_dotprod
+#endif
 #ifndef ml_k_matvec_q4_pk
 #define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4_pk_f16
+#define ml_k_matvec_q4_pk_f16 ml_k_matvec_q4_pk_f16_neon_dotprod
 #endif
 #ifndef ml_k_matmul_q8_pk
 #define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_neon_dotprod
 #endif
+#ifndef ml_k_matmul_q8_pk_f16
+#define ml_k_matmul_q8_pk_f16 ml_k_matmul_q8_pk_f16_neon_dotprod
+#endif
 #ifndef ml_k_matmul_q4_pk
 #define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matmul_q4_pk_f16
+#define ml_k_matmul_q4_pk_f16 ml_k_matmul_q4_pk_f16_neon_dotprod
 #endif
 #ifndef ml_k_tile_q8
 #define ml_k_tile_q8 ml_k_tile_q8_neon_dotprod
@@ -961,8 +985,8 @@
 #define ML_PACK_STEP 4
 #define ML_PACK_Q8_OFFSET 0
 #define ML_PACK_Q4_XOR 0x88
-#define ML_PACK_F16_SCALES 0
-#define ML_TILE_TOKENS 8
+#define ML_PACK_F16_SCALES 1
+#define ML_TILE_TOKENS 12
 #define ML_TILE_X_BYTES 32
 #define ML_TILE_SUMS 2
 #define ML_PREFETCH_DISTANCE 0
@@ -978,14 +1002,26 @@
 #ifndef ml_k_matvec_q8_pk
 #define ml_k_matvec_q8_pk ml_k_matvec_q8_pk_neon_dotprod
 #endif
+#ifndef ml_k_matvec_q8_pk_f16
+#define ml_k_matvec_q8_pk_f16 ml_k_matvec_q8_pk_f16_neon_dotprod
+#endif
 #ifndef ml_k_matvec_q4_pk
 #define ml_k_matvec_q4_pk ml_k_matvec_q4_pk_neon_dotprod
+#endif
+#ifndef ml_k_matvec_q4_pk_f16
+#define ml_k_matvec_q4_pk_f16 ml_k_matvec_q4_pk_f16_neon_dotprod
 #endif
 #ifndef ml_k_matmul_q8_pk
 #define ml_k_matmul_q8_pk ml_k_matmul_q8_pk_neon_i8mm
 #endif
+#ifndef ml_k_matmul_q8_pk_f16
+#define ml_k_matmul_q8_pk_f16 ml_k_matmul_q8_pk_f16_neon_i8mm
+#endif
 #ifndef ml_k_matmul_q4_pk
 #define ml_k_matmul_q4_pk ml_k_matmul_q4_pk_neon_i8mm
+#endif
+#ifndef ml_k_matmul_q4_pk_f16
+#define ml_k_matmul_q4_pk_f16 ml_k_matmul_q4_pk_f16_neon_i8mm
 #endif
 #ifndef ml_k_tile_q8
 #define ml_k_tile_q8 ml_k_tile_q8_neon_i8mm

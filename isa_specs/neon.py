@@ -1,6 +1,6 @@
 """neon: ARMv7 with NEON, and every AArch64 CPU. The two differ in FMA, division and half precision."""
 
-from krafla.codegen.dots_arm import NeonMull, NeonRow
+from krafla.codegen.dots_arm import Mull, MullPairs, NeonRow
 from krafla.codegen.isa import Isa, Pack, Target
 from krafla.codegen.lanes import F16, F32, Block, StripLoop
 from krafla.codegen.reduce import StripReduce
@@ -30,10 +30,11 @@ F32_WORDS = F32(
     store_i8="ml_store_i8_neon({p} + {i}, {x})",
     load_pairs="ml_load_pairs_neon({p} + 2 * {i}, &{a}, &{b})",
     store_pairs="ml_store_pairs_neon({p} + 2 * {i}, {a}, {b})",
-    block=Block(queries=4, vectors=2),
+    block=Block(queries=4, vectors=4, fewer=2, condition="defined(__aarch64__)"),
     fma="vfmaq_f32({c}, {a}, {b})",
     either="ml_madd_neon({a}, {b}, {c})",
 )
+F16_WORDS = F16(lanes=4, load="ml_load_f16_neon({p} + {i})")
 
 ISA = Isa(
     name="neon",
@@ -49,7 +50,7 @@ ISA = Isa(
     features=("NEON",),
     f32=F32_WORDS,
     reduce=StripReduce(fold="ml_fold16_neon({p0}, {p1}, {p2}, {p3})", max_of_lanes="ml_max_neon({x})"),
-    f16=F16(lanes=4, load="ml_load_f16_neon({p} + {i})"),
+    f16=F16_WORDS,
     rowdot=NeonRow(
         mac="ml_mul_i8_neon",
         note=(
@@ -57,6 +58,6 @@ ISA = Isa(
             " bits. Nibbles become signed bytes, nibble - 8."
         ),
     ),
-    pack=Pack(dot=NeonMull(), lanes=F32_WORDS),
-    tile=VectorTile(sizes=(4, 2, 1)),
+    pack=Pack(dot=Mull(), lanes=F32_WORDS, groups=4, groups_condition="defined(__aarch64__)"),
+    tile=VectorTile(sizes=(4, 2, 1), pairs=MullPairs()),
 )

@@ -3,7 +3,7 @@
 from krafla.codegen.dots_arm import NeonRow, Sdot
 from krafla.codegen.isa import Isa, Pack, Target
 from krafla.codegen.tiles import VectorTile
-from krafla.isa_specs.neon import F32_WORDS
+from krafla.isa_specs.neon import F16_WORDS, F32_WORDS
 
 ISA = Isa(
     name="neon_dotprod",
@@ -15,6 +15,6 @@ ISA = Isa(
     headers=("core/arm_common.h",),
     features=("DOTPROD",),
     rowdot=NeonRow(mac="vdotq_s32", note="sdot takes signed bytes. Nibbles become signed bytes, nibble - 8."),
-    pack=Pack(dot=Sdot(), lanes=F32_WORDS),
+    pack=Pack(dot=Sdot(), lanes=F32_WORDS, f16=F16_WORDS, groups=4),
     tile=VectorTile(sizes=(8, 4, 2, 1)),
 )

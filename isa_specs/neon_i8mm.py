@@ -13,5 +13,5 @@ ISA = Isa(
     targets=(Target("aarch64-linux", "generic+v8_2a+dotprod+i8mm", fused=True),),
     headers=("core/arm_common.h",),
     features=("I8MM",),
-    tile=VectorTile(sizes=(8, 4, 2, 1), pairs=Smmla()),
+    tile=VectorTile(sizes=(12, 8, 4, 2, 1), pairs=Smmla()),
 )

@@ -15,6 +15,7 @@ from krafla.tools.errors import UsageError
 
 if TYPE_CHECKING:
     from krafla.runtime.model import Generation, Model
+    from krafla.runtime.speculate import Guesser
 
 PROMPT_HELP = """Complete PROMPT or answer it; without PROMPT, read standard input.
 
@@ -37,6 +38,7 @@ EXAMPLES = options.examples(
 @options.model_option
 @options.sampling_options
 @options.engine_options
+@options.guess_options
 @click.option("--raw", is_flag=True, help="Continue the prompt as plain text, also with an instruct model.")
 @click.option("--system", metavar="TEXT", help="System message for a model with a chat template.")
 @click.option("--imatrix", metavar="FILE", help="Write an importance matrix of all tokens, for `convert`.")
@@ -46,15 +48,16 @@ EXAMPLES = options.examples(
 def command(prompt: str | None, **given: Any) -> None:
     """Run the subcommand."""
     from krafla.runtime import progress
-    from krafla.runtime.opening import open_model
+    from krafla.runtime.opening import open_guesser, open_model
 
     text = _prompt(prompt)
     started = time.perf_counter()
     with progress.console(given["quiet"]) as report:
         model = open_model(given, report, profile=given["profile"], imatrix=given["imatrix"] is not None)
+        guesser = open_guesser(model, given, report)
     load_seconds = time.perf_counter() - started
     with model:
-        generation = _generate(model, text, given)
+        generation = _generate(model, text, given, guesser)
         output = _stream(generation, show=not given["as_json"])
         if given["imatrix"] is not None:
             model.write_imatrix(given["imatrix"])
@@ -74,7 +77,7 @@ def _prompt(prompt: str | None) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def _generate(model: Model, text: str, given: dict[str, Any]) -> Generation:
+def _generate(model: Model, text: str, given: dict[str, Any], guesser: Guesser | None) -> Generation:
     prompt: str | list[int] = text
     if given["raw"] and given["system"]:
         raise UsageError("--system needs the chat template, which --raw leaves out")
@@ -83,7 +86,7 @@ def _generate(model: Model, text: str, given: dict[str, Any]) -> Generation:
         prompt = model.chat_ids([*messages, {"role": "user", "content": text}])
     elif given["system"]:
         raise UsageError(f"--system: {model.files.mlb.name} has no chat template")
-    return model.generate(prompt, **{name: given[name] for name in options.SAMPLING})
+    return model.generate(prompt, guesser=guesser, **{name: given[name] for name in options.SAMPLING})
 
 
 def _stream(generation: Generation, show: bool) -> str:
@@ -107,6 +110,8 @@ def _record(model: Model, generation: Generation, output: str, load_seconds: flo
         "finish": generation.finish,
         "prompt_tokens": len(generation.prompt),
         "tokens": len(generation.ids),
+        "guessed": generation.guessed,
+        "guessed_right": generation.guessed_right,
         "seed": generation.seed,
         "model": str(model.files.mlb),
         "isa": model.isa,
@@ -127,6 +132,8 @@ def _speed(model: Model, generation: Generation) -> str:
         # The first token comes out of the prompt's last step.
         rate = max(len(generation.ids) - 1, 0) / generation.decode_seconds
         parts.append(f"{len(generation.ids)} tokens at {rate:.0f}/s")
+    if generation.guessed:
+        parts.append(f"{generation.guessed_right} of {generation.guessed} guesses right")
     return f"[{'; '.join(parts)}]"
 
 

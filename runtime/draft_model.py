@@ -126,6 +126,21 @@ class DraftModel:
         return rows
 
 
+class DraftOfOne:
+    """A draft model's guesses for one text; a Guesser."""
+
+    def __init__(self, draft: DraftModel) -> None:
+        self._draft = draft
+
+    def guess(self, ids: Sequence[int], limit: int, sampling: Sampling, sampler: Any) -> list[int]:
+        """Up to `limit` tokens that may follow `ids`."""
+        return self._draft.propose([Ask(0, ids, limit, sampling, sampler)]).get(0, [])
+
+    def learn(self, guessed: int, right: int) -> None:
+        """So many of the last guesses were right."""
+        self._draft.learn(0, guessed, right)
+
+
 def check_can_speculate(model: Model) -> None:
     """UsageError if the model cannot forget tokens again."""
     if model.linear:

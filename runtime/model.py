@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from krafla.runtime.speculate import Guesser
+
 KV_TYPES = ("f32", "f16", "q8")
 #: Loading that takes no longer than these seconds needs no progress bar.
 PATIENCE = 0.5
@@ -268,11 +270,13 @@ class Model:
         *,
         top_k: int = 0,
         min_p: float = 0.0,
+        guesser: Guesser | None = None,
     ) -> Generation:
         """Continue the prompt: iterate over the result for pieces of text, whole characters each.
 
         Stops at an end-of-text token, after `max_tokens`, or when the context is full. The same seed gives
-        the same text; without one, every call differs (unless the temperature is 0).
+        the same text; without one, every call differs (unless the temperature is 0). A `guesser`, say
+        speculate.NgramDraft(), makes it faster where it guesses well and changes nothing else.
         """
         if max_tokens is not None and max_tokens < 0:
             raise UsageError(f"max_tokens is {max_tokens}, must be at least 0")
@@ -283,7 +287,10 @@ class Model:
         if not ids:
             raise UsageError("the prompt is empty")
         self._check_length(len(ids))
-        return Generation(self, ids, max_tokens, sampling, secrets.randbits(32) if seed is None else seed)
+        if guesser is not None and self.linear:
+            raise UsageError(f"{self.files.mlb.name} has linear attention, which cannot take guesses back")
+        chosen = secrets.randbits(32) if seed is None else seed
+        return Generation(self, ids, max_tokens, sampling, chosen, guesser)
 
     def write_imatrix(self, path: str | PathLike[str]) -> None:
         """Write the importance matrix of all tokens so far; the model must be loaded with imatrix=True."""
@@ -342,6 +349,16 @@ class Model:
             self._step(ids, first)
         return self._logits
 
+    def _advance_beyond(self, ids: list[int], guesses: list[int]) -> Any:
+        """The same when all but the last of `ids` are there, with the logits after each of `guesses`, too."""
+        first = self._keep(ids, len(ids) - 1)
+        rows = self._rows([*ids, *guesses], first, len(ids) + len(guesses), every=True)
+        if len(rows) * self.config.vocab > len(self._logits):
+            self._logits = (ctypes.c_float * (len(rows) * self.config.vocab))()
+        self._api.fn.ml_forward(self._engine, rows, len(rows), self._logits)
+        self._held += [*ids[first:], *guesses]
+        return self._logits
+
     def _step(self, ids: Sequence[int], first: int) -> None:
         """A batch of `ids` from position `first` on; only the last of all has logits."""
         rows = self._rows(ids, first, min(first + self.config.batch, len(ids)), every=False)
@@ -365,7 +382,13 @@ class Generation:
     """Text as it is generated; afterwards `finish` says why it ended: stop, length, context or interrupted."""
 
     def __init__(
-        self, model: Model, prompt: list[int], max_tokens: int | None, sampling: Sampling, seed: int
+        self,
+        model: Model,
+        prompt: list[int],
+        max_tokens: int | None,
+        sampling: Sampling,
+        seed: int,
+        guesser: Guesser | None = None,
     ) -> None:
         self.prompt = prompt
         self.ids: list[int] = []
@@ -374,7 +397,11 @@ class Generation:
         self.prefill_seconds = 0.0
         self.decode_seconds = 0.0
         self._model = model
+        self.guessed = self.guessed_right = 0
+        self._guesser = guesser
+        self._chosen: list[int] = []  # tokens that guesses gave already
         self._limit = max_tokens
+        self._sampling = sampling
         self._sampler = model._api.types.ml_sampler()
         for field in fields(sampling):
             setattr(self._sampler, field.name, getattr(sampling, field.name))
@@ -417,9 +444,9 @@ class Generation:
         if self.finish:
             return None
         started = time.perf_counter()
-        logits = model._advance(all_ids)
-        arguments = (ctypes.byref(self._sampler), logits, model.config.vocab, self._scratch)
-        token: int = model._api.fn.ml_sample(*arguments)
+        if not self._chosen:
+            self._choose(all_ids)
+        token = self._chosen.pop(0)
         elapsed = time.perf_counter() - started
         if self.ids:
             self.decode_seconds += elapsed
@@ -429,6 +456,32 @@ class Generation:
             self.finish = "stop"
             return None
         return token
+
+    def _choose(self, all_ids: list[int]) -> None:
+        """Choose the next token, and where guesses are right, those after it: each from its own logits."""
+        model, guesses = self._model, self._guess(all_ids)
+        logits = model._advance_beyond(all_ids, guesses) if guesses else model._advance(all_ids)
+        for i in range(len(guesses) + 1):
+            row = ctypes.byref(logits, i * model.config.vocab * ctypes.sizeof(ctypes.c_float))
+            floats = ctypes.cast(row, ctypes.POINTER(ctypes.c_float))
+            arguments = (ctypes.byref(self._sampler), floats, model.config.vocab, self._scratch)
+            self._chosen.append(model._api.fn.ml_sample(*arguments))
+            if i == len(guesses) or self._chosen[i] != guesses[i]:
+                break
+        if self._guesser and guesses:
+            self._guesser.learn(len(guesses), len(self._chosen) - 1)
+            self.guessed += len(guesses)
+            self.guessed_right += len(self._chosen) - 1
+
+    def _guess(self, all_ids: list[int]) -> list[int]:
+        """Guesses after the first token; no more than there is room and use for."""
+        config = self._model.config
+        limit = min(config.batch - 1, config.context - len(all_ids))
+        if self._limit is not None:
+            limit = min(limit, self._limit - len(self.ids) - 1)
+        if self._guesser is None or not self.ids or limit < 1:
+            return []
+        return self._guesser.guess(all_ids, limit, self._sampling, self._sampler)
 
 
 def _options(api: Api, files: ModelFiles, isa: IsaFacts, options: Options) -> Any:

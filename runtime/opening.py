@@ -8,6 +8,7 @@ import click
 
 from krafla.runtime import progress
 from krafla.runtime.model import Model
+from krafla.runtime.speculate import Guesser, NgramDraft
 
 
 def open_model(given: dict[str, Any], report: progress.Report, **more: Any) -> Model:
@@ -21,3 +22,16 @@ def open_model(given: dict[str, Any], report: progress.Report, **more: Any) -> M
         **{name: given[name] for name in names},
         **more,
     )
+
+
+def open_guesser(model: Model, given: dict[str, Any], report: progress.Report) -> Guesser | None:
+    """What guesses ahead for `model`, by `options.guess_options`; a draft model goes before n-grams."""
+    if given["draft"] is not None:
+        from krafla.runtime.draft_model import DraftOfOne, load_draft
+
+        names = ("isa", "threads", "kv")
+        loading = {name: given[name] for name in names}
+        return DraftOfOne(
+            load_draft(model, given["draft"], pack=not given["no_pack"], report=report, **loading)
+        )
+    return NgramDraft() if given["speculate"] == "ngram" else None

@@ -90,6 +90,23 @@ _ENGINE = (
 )
 
 
+#: How tokens are guessed; the text stays the same.
+_GUESSES = (
+    click.option(
+        "--speculate",
+        type=click.Choice(["off", "ngram"]),
+        default="off",
+        help="Guess tokens from the text so far; changes the speed only [default: off].",
+    ),
+    click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens that guesses ahead."),
+)
+
+
+def guess_options(function: Decorated) -> Decorated:
+    """Speculation; `opening.open_guesser` takes them."""
+    return _all(_GUESSES, function)
+
+
 def sampling_options(function: Decorated) -> Decorated:
     """How tokens are chosen, and how many of them."""
     return _all((_LIMIT, *_CHOICE), function)

@@ -7,11 +7,25 @@ the same generator: a wrong guess costs time and nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from krafla.runtime.model import Sampling
 
 #: How many tokens must agree for a guess from the text itself, the most first.
 SIZES = (5, 3, 2)
 START = 6
 MOST = 24
+
+
+class Guesser(Protocol):
+    """Guesses for one text."""
+
+    def guess(self, ids: Sequence[int], limit: int, sampling: Sampling, sampler: Any) -> list[int]:
+        """Up to `limit` tokens that may follow `ids`, which are chosen with this ml_sampler."""
+
+    def learn(self, guessed: int, right: int) -> None:
+        """So many of the last guesses were right."""
 
 
 class Pace:
@@ -36,23 +50,27 @@ class NgramDraft:
     """
 
     def __init__(self, most: int = MOST) -> None:
-        self.pace = Pace(most)
+        self._pace = Pace(most)
         self._next: dict[tuple[int, ...], int] = {}  # where the token after these was
         self._indexed = 0
 
-    def propose(self, ids: Sequence[int], limit: int) -> list[int]:
+    def guess(self, ids: Sequence[int], limit: int, sampling: Sampling, sampler: Any) -> list[int]:
         """Up to `limit` tokens that may follow `ids`, which only ever grow from call to call."""
         for end in range(max(self._indexed, 1), len(ids)):
             for size in SIZES:
                 if size <= end:
                     self._next[tuple(ids[end - size : end])] = end
         self._indexed = len(ids)
-        count = min(limit, self.pace.length)
+        count = min(limit, self._pace.length)
         for size in SIZES:
             start = self._next.get(tuple(ids[-size:]))
             if start is not None and size <= len(ids):
                 return _follow(ids, start, count)
         return []
+
+    def learn(self, guessed: int, right: int) -> None:
+        """So many of the last guesses were right."""
+        self._pace.learn(guessed, right)
 
 
 def _follow(ids: Sequence[int], start: int, count: int) -> list[int]:

@@ -153,7 +153,8 @@ def _block_knob(name: str, isas: Isas) -> Knob | None:
     def variants() -> Iterator[tuple[str, Isas]]:
         shapes = {(q, v) for q in QUERIES for v in (1, 2, 4) if q * v <= 24 and lanes * v <= 64}
         for queries, vectors in sorted({*shapes, (block.queries, block.vectors)}):
-            words = replace(machine.f32, block=Block(queries, vectors))
+            current = (queries, vectors) == (block.queries, block.vectors)
+            words = replace(machine.f32, block=block if current else Block(queries, vectors))
             yield f"{queries} x {vectors}", _with(isas, owner, f32=words)
 
     ops = ("dot_f32", "dot_f16", "axpy_f32", "axpy_f16", "axpy_q8")

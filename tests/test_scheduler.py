@@ -187,6 +187,14 @@ def test_one_prompt_that_many_share_is_read_once() -> None:
         assert used.snapshot().counters.rows < 200 + 6 * 12 + 6 * 3
 
 
+def test_without_a_prefix_cache() -> None:
+    with scheduler(prefix_cache=False) as used:
+        first, second = (run(used, Request(tokens(100), max_tokens=5))[0] for _ in range(2))
+        assert (cached(first), cached(second)) == (0, 0)
+        assert answer(first) == answer(second)
+        assert used.snapshot().pages_used == 0
+
+
 def test_a_conversation_goes_on_where_it_ended() -> None:
     """To the token in a plain model; to the page in one with a state."""
     for name in ("llama", "qwen35"):

@@ -40,6 +40,7 @@ inner:  // =>
     .loc 1
     sdot v0.4s, v1.16b, v2.4b[0]
     smmla v3.4s, v1.16b, v2.16b
+    fmla v4.4s, v5.4s, v6.4s
     subs x1, x1, #1
     b.ne inner
     cbnz x2, outer
@@ -47,22 +48,31 @@ inner:  // =>
     cbz x3, .LBB0_1
 """
     first, second = static_figures.loops(text)
-    assert [line.split()[0] for line in first.body] == ["sdot", "smmla", "subs", "b.ne"]
+    assert [line.split()[0] for line in first.body] == ["sdot", "smmla", "fmla", "subs", "b.ne"]
     assert first.macs == 48
-    assert len(first.products) == 2
+    assert (len(first.products), len(first.needed)) == (2, 3)
     assert second.body == ("cbz x3, .LBB0_1",)
 
 
 @pytest.mark.parametrize("isa", sorted(set(static_figures.CORES.values())))
 @pytest.mark.parametrize("kernel", static_figures.KERNELS)
 def test_every_kernel_has_its_loop(isa: str, kernel: str, mca: str) -> None:
-    """The largest tile's loop does whole blocks: 32 products per row and token."""
+    """The largest tile's loop does whole blocks: 32 products per row and token; a step of attention's tile."""
     found = static_figures.figure(mca, "core", static_figures.supplier(isa, kernel), kernel)
-    tile = machines()[isa].tile
-    assert tile is not None
-    assert found.tokens == (1 if "matvec" in kernel else tile.sizes[0])
+    machine = machines()[isa]
+    tile, pack, block = machine.tile, machine.pack, machine.f32.block
+    assert tile is not None and pack is not None
+    expected = {
+        "matmul": (pack.dot.group, tile.sizes[0]),
+        "matvec": (pack.dot.group * pack.groups, 1),
+        "dot": (machine.f32.lanes * block.vectors, block.queries),
+        "axpy": (machine.f32.lanes * block.vectors, block.queries),
+        "dot_q8": (pack.dot.group, block.queries),
+    }
+    assert (found.rows, found.tokens) == expected.get(kernel, expected[kernel.split("_")[0]])
     assert found.cycles == 4
-    assert 0 < found.limit < found.instructions / 2
+    assert 0 < found.limit <= found.needed < found.instructions / 2
+    assert (found.limit < found.needed) == (kernel.startswith("mat") or kernel == "axpy_q8")
 
 
 def test_the_table(mca: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Inner loops of the packed kernels on ARM cores, counted by llvm-mca: what this machine cannot time.
+"""Inner loops of the packed kernels and of attention on ARM cores, counted by llvm-mca: what this machine cannot time.
 
 Needs `llvm-mca` (Debian: the package llvm). Writes a Markdown table to standard output, or between the markers of
 a page.
@@ -10,12 +10,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
+from krafla.codegen.isa import Machine
 from krafla.codegen.registry import machines
 from krafla.runtime import compile as compiler
 from krafla.runtime import zig
@@ -23,7 +24,18 @@ from krafla.runtime.paths import CSRC, GENERATED
 from krafla.tools.doc_tables import replace_between, table
 from krafla.tools.errors import AccessError, KraflaError
 
-KERNELS = ("matmul_q8_pk", "matmul_q4_pk", "matvec_q8_pk", "matvec_q4_pk")
+KERNELS = (
+    "matmul_q8_pk",
+    "matmul_q4_pk",
+    "matvec_q8_pk",
+    "matvec_q4_pk",
+    "dot_f32",
+    "dot_f16",
+    "dot_q8",
+    "axpy_f32",
+    "axpy_f16",
+    "axpy_q8",
+)
 #: Cores, and the ISA that the project runs on them.
 CORES = {
     "cortex-a53": "neon",
@@ -33,24 +45,34 @@ CORES = {
 }
 #: Multiply-accumulates of one instruction.
 MACS = {"sdot": 16, "smmla": 32, "smull": 8, "smull2": 8, "smlal": 8, "smlal2": 8}
+#: The same where floats are multiplied.
+FLOAT_MACS = {"fmla": 4}
+#: What every block of 32 takes for its scales: convert, multiply them, multiply and add.
+SCALING = ("scvtf", "fsub", "fadd", "fmul", "fmla")
 TURNS = 100
 
 
 @dataclass(frozen=True)
 class Loop:
-    """An innermost loop: its instructions, one per line."""
+    """An innermost loop: its instructions, one per line, and multiply-accumulates of those that count."""
 
     body: tuple[str, ...]
+    each: Mapping[str, int] = field(default_factory=lambda: MACS)
 
     @property
     def products(self) -> tuple[str, ...]:
         """The instructions that multiply."""
-        return tuple(line for line in self.body if line.split()[0] in MACS)
+        return tuple(line for line in self.body if line.split()[0] in self.each)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Those, and what the scales take."""
+        return tuple(line for line in self.body if line.split()[0] in (*self.each, *SCALING))
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates of one turn."""
-        return sum(MACS[line.split()[0]] for line in self.products)
+        return sum(self.each[line.split()[0]] for line in self.products)
 
 
 @dataclass(frozen=True)
@@ -59,29 +81,42 @@ class Figure:
 
     core: str
     kernel: str
-    tokens: int
+    rows: int  # of weights; positions or dimensions of a cache
+    tokens: int  # or queries
     instructions: int
     macs: int
     cycles: float  # of one turn
     limit: float  # cycles that the multiply instructions take at least
+    needed: float  # the same, with what the scales of each block take
 
     def cells(self) -> tuple[str, ...]:
         """A row of the table."""
         each = 16 / self.macs
         return (
             f"{self.core}: `{self.kernel}`",
-            str(self.tokens),
+            f"{self.rows} x {self.tokens}",
             f"{self.instructions * each:.2f}",
             f"{self.cycles * each:.2f}",
             f"{self.limit * each:.2f}",
             f"{self.limit / self.cycles:.0%}",
+            f"{self.needed * each:.2f}",
+            f"{self.needed / self.cycles:.0%}",
         )
 
 
-HEAD = ("inner loop", "tokens", "instructions per 16 MAC", "cycles", "limit", "share")
+HEAD = (
+    "inner loop",
+    "rows x tokens",
+    "instructions per 16 MAC",
+    "cycles",
+    "products alone",
+    "share",
+    "with scales",
+    "share",
+)
 
 
-def loops(assembly: str) -> Iterator[Loop]:
+def loops(assembly: str, each: Mapping[str, int] = MACS) -> Iterator[Loop]:
     """Every loop that is one straight run of instructions back to its own label."""
     label = ""
     body: list[str] = []
@@ -92,7 +127,7 @@ def loops(assembly: str) -> Iterator[Loop]:
         elif text and not text.startswith("."):
             body.append(text)
             if label and re.match(rf"(b\.\w+|cbn?z)\s(.*\s)?{re.escape(label)}$", text):
-                yield Loop(tuple(body))
+                yield Loop(tuple(body), each)
 
 
 def compiled(isa: str, kernel: str) -> str:
@@ -129,17 +164,28 @@ def simulate(mca: str, core: str, lines: tuple[str, ...]) -> tuple[float, float]
     return float(found["Total Cycles"]) / TURNS, float(found["Block RThroughput"])
 
 
+def tile(machine: Machine, kernel: str, macs: int) -> tuple[int, int]:
+    """Rows and tokens of a loop that does so many products per turn."""
+    assert machine.pack is not None
+    group, block = machine.pack.dot.group, machine.f32.block
+    if kernel.startswith(("dot_f", "axpy")):
+        return macs // block.queries, block.queries
+    if kernel.startswith("matvec"):
+        return macs // 32, 1
+    return group, macs // 32 // group
+
+
 def figure(mca: str, core: str, isa: str, kernel: str) -> Figure:
     """The loop of a kernel that does the most products per turn."""
-    loop = max(loops(compiled(isa, kernel)), key=lambda loop: loop.macs, default=Loop(()))
-    pack = machines()[isa].pack
-    assert pack is not None
+    each = FLOAT_MACS if kernel.startswith(("dot_f", "axpy")) else MACS
+    loop = max(loops(compiled(isa, kernel), each), key=lambda loop: loop.macs, default=Loop((), each))
     if not loop.macs:
-        raise KraflaError(f"{isa}: no inner loop of {kernel} multiplies bytes")
+        raise KraflaError(f"{isa}: no inner loop of {kernel} multiplies")
     cycles, _ = simulate(mca, core, loop.body)
     _, limit = simulate(mca, core, loop.products)
-    tokens = loop.macs // (32 * pack.dot.group)
-    return Figure(core, kernel, tokens, len(loop.body), loop.macs, cycles, limit)
+    _, needed = simulate(mca, core, loop.needed)
+    rows, tokens = tile(machines()[isa], kernel, loop.macs)
+    return Figure(core, kernel, rows, tokens, len(loop.body), loop.macs, cycles, limit, needed)
 
 
 def supplier(isa: str, kernel: str) -> str:

@@ -5,9 +5,11 @@
  * Written by krafla-gen from templates/tile_q8.c.j2 and isa_specs/neon_dotprod.py (facets: pack, tile); do
  * not edit.
  *
- * sdot takes signed bytes. Q4 bytes are stored XOR 0x88, so that a nibble reads as the signed value q - 8:
- * shifted left by 4 (low) or masked (high) it is 16 (q - 8) as a signed byte, and the conversion to float
- * divides the block's sum by 16 exactly. Nothing has to be corrected.
+ * sdot takes signed bytes, and one of four tokens' or steps' activations as a lane. Q4 bytes are stored
+ * XOR 0x88, so that a nibble reads as the signed value q - 8: shifted left by 4 (low) or masked (high) it
+ * is 16 (q - 8) as a signed byte. Sums start from the bits of 1.5 * 2^23 (Q4: 2^19): as floats they are
+ * then that bias plus the sum (over 16), and subtracting it is exact and takes less than a conversion.
+ * Nothing has to be corrected.
  */
 #include "ml_config.h"
 #include "core/arm_common.h"

@@ -11,11 +11,23 @@ void ml_k_matmul_q8_pk_neon_i8mm(float *y, size_t y_stride, const uint8_t *wq, c
                                  int r0, int r1);
 #define ML_HAS_MATMUL_Q8_PK_NEON_I8MM 1
 
+/* y[token][r0..r1) = W x[token] for packed Q8_0 weights with f16 scales. */
+void ml_k_matmul_q8_pk_f16_neon_i8mm(float *y, size_t y_stride, const uint8_t *wq, const uint16_t *wd,
+                                     const int8_t *xt, const float *xd, const int32_t *xs, int cols,
+                                     int tokens, int r0, int r1);
+#define ML_HAS_MATMUL_Q8_PK_F16_NEON_I8MM 1
+
 /* y[token][r0..r1) = W x[token] for packed Q4_0 weights with f32 scales. */
 void ml_k_matmul_q4_pk_neon_i8mm(float *y, size_t y_stride, const uint8_t *wq, const float *wd,
                                  const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
                                  int r0, int r1);
 #define ML_HAS_MATMUL_Q4_PK_NEON_I8MM 1
+
+/* y[token][r0..r1) = W x[token] for packed Q4_0 weights with f16 scales. */
+void ml_k_matmul_q4_pk_f16_neon_i8mm(float *y, size_t y_stride, const uint8_t *wq, const uint16_t *wd,
+                                     const int8_t *xt, const float *xd, const int32_t *xs, int cols,
+                                     int tokens, int r0, int r1);
+#define ML_HAS_MATMUL_Q4_PK_F16_NEON_I8MM 1
 
 /* Arranges quantized activations of some tokens as this ISA's packed kernels read them. */
 void ml_k_tile_q8_neon_i8mm(int8_t *xt, float *xdt, int32_t *xst, const int8_t *xq, const float *xd,

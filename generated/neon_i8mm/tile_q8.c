@@ -5,9 +5,11 @@
  * Written by krafla-gen from templates/tile_q8.c.j2 and isa_specs/neon_i8mm.py (facets: pack, tile); do not
  * edit.
  *
- * sdot takes signed bytes. Q4 bytes are stored XOR 0x88, so that a nibble reads as the signed value q - 8:
- * shifted left by 4 (low) or masked (high) it is 16 (q - 8) as a signed byte, and the conversion to float
- * divides the block's sum by 16 exactly. Nothing has to be corrected.
+ * sdot takes signed bytes, and one of four tokens' or steps' activations as a lane. Q4 bytes are stored
+ * XOR 0x88, so that a nibble reads as the signed value q - 8: shifted left by 4 (low) or masked (high) it
+ * is 16 (q - 8) as a signed byte. Sums start from the bits of 1.5 * 2^23 (Q4: 2^19): as floats they are
+ * then that bias plus the sum (over 16), and subtracting it is exact and takes less than a conversion.
+ * Nothing has to be corrected.
  */
 #include "ml_config.h"
 #include "core/arm_common.h"
@@ -57,6 +59,9 @@ void ml_k_tile_q8_neon_i8mm(int8_t *xt, float *xdt, int32_t *xst, const int8_t *
 {
     const size_t blocks = (size_t)cols / ML_BLOCK;
     size_t t = 0;
+    for (; t + 12 <= (size_t)tokens; t += 12)
+        paired_tile(xt + t * blocks * 32, xdt + t * blocks, xst + t * blocks * 2, xq + t * blocks * ML_BLOCK,
+                    xd + t * blocks, xs + t * blocks, blocks, 12);
     for (; t + 8 <= (size_t)tokens; t += 8)
         paired_tile(xt + t * blocks * 32, xdt + t * blocks, xst + t * blocks * 2, xq + t * blocks * ML_BLOCK,
                     xd + t * blocks, xs + t * blocks, blocks, 8);

@@ -57,7 +57,7 @@ def open_model(
     except BaseException:
         model.close()
         raise
-    return model, Steps(batch, o.parallel, counters, o.speculate == "ngram", draft)
+    return model, Steps(batch, o.parallel, counters, o.speculate == "ngram", draft, o.prefix_cache)
 
 
 def default_positions(header: Header, ctx: int | None, kv: str, memory: int) -> int:

@@ -144,6 +144,11 @@ class Answer:
         length = math.sqrt(math.fsum((self._sum * self._sum).tolist()))
         self.ticket.put(Embedding((self._sum / (length or 1.0)).astype(np.float32)))
 
+    def guess(self, limit: int) -> list[int]:
+        """What may come next, by the text so far."""
+        assert self.draft is not None
+        return self.draft.guess(self.ids, limit, self.request.sampling, self.choice.sampler)
+
     def prepare(self) -> None:
         """Before a choice: ask the grammar."""
         grammar = self.request.grammar

@@ -33,7 +33,8 @@ class SchedulerOptions:
     have, `positions` how many all of them and the prefix cache share (default: four contexts, or as many as fit
     into half of the machine's memory). `batch` is how many tokens go through
     the model in one step at most, so how many of a prompt. `speculate` is "ngram" or "off"; `draft` is a
-    smaller model with the same tokens that proposes up to `draft_tokens`.
+    smaller model with the same tokens that proposes up to `draft_tokens`. Without `prefix_cache` every prompt is
+    read from its start.
     """
 
     model: str | PathLike[str] | None = None
@@ -47,6 +48,7 @@ class SchedulerOptions:
     parallel: int = 16
     queue: int = 64
     positions: int | None = None
+    prefix_cache: bool = True
     speculate: str = "off"
     draft: str | PathLike[str] | None = None
     draft_tokens: int = 8

@@ -45,6 +45,7 @@ class Steps:
         counters: Counters,
         ngram: bool = False,
         draft: DraftModel | None = None,
+        caching: bool = True,
     ) -> None:
         self.batch = batch
         self.cache = PrefixCache(batch)
@@ -56,6 +57,7 @@ class Steps:
         self._counters = counters
         self._ngram = ngram
         self._draft = draft
+        self._caching = caching
 
     @property
     def busy(self) -> bool:
@@ -105,8 +107,9 @@ class Steps:
         for answer in list(self.waiting):
             if len(self.running) >= self._parallel:
                 return
-            path, length = self.cache.match(answer.ids[: answer.reusable])
-            if self._served_soon(answer, length):
+            reusable = answer.reusable if self._caching else 0
+            path, length = self.cache.match(answer.ids[:reusable])
+            if self._caching and self._served_soon(answer, length):
                 continue
             whole = self.cache.pin(path, length)
             if self.running and not self._fits(answer, len(whole)):
@@ -158,8 +161,8 @@ class Steps:
             for answer in drafting:
                 answer.drafts = guesses.get(answer.ticket.number, [])
         for answer in drafting:
-            if answer.draft and not answer.drafts and limits[id(answer)] > 0:
-                answer.drafts = answer.draft.propose(answer.ids, limits[id(answer)])
+            if answer.draft and limits[id(answer)] > 0:
+                answer.drafts = answer.guess(limits[id(answer)])
 
     def _plan(self) -> list[Part]:
         parts = [Part(answer, 1) for answer in self.running if answer.decoding]
@@ -299,7 +302,7 @@ class Steps:
         if self._draft:
             self._draft.learn(answer.ticket.number, guessed, right)
         elif answer.draft:
-            answer.draft.pace.learn(guessed, right)
+            answer.draft.learn(guessed, right)
         self.batch.truncate(answer.sequence, answer.done)
 
     def _keep_pages(self, answer: Answer) -> None:
@@ -309,6 +312,8 @@ class Steps:
             self._insert(answer, whole)
 
     def _insert(self, answer: Answer, count: int) -> None:
+        if not self._caching:
+            return
         pages = self.batch.pages_of(answer.sequence)[:count]
         path = self.cache.insert(answer.path, answer.ids[: answer.done], pages)
         pinned = self.cache.pin(path, len(path) * self.batch.page)

@@ -135,6 +135,28 @@ ML_ALWAYS_INLINE int32x4_t ml_rows_neon(int32x4_t first, int32x4_t second)
 #endif
 }
 
+/* Two steps of four rows: rows 0 and 1 of both, rows 2 and 3 of both. */
+ML_ALWAYS_INLINE int8x16x2_t ml_swap_halves_neon(int8x16_t first, int8x16_t second)
+{
+#if defined(__aarch64__)
+    int64x2_t a = vreinterpretq_s64_s8(first);
+    int64x2_t b = vreinterpretq_s64_s8(second);
+    int8x16x2_t rows = {{vreinterpretq_s8_s64(vzip1q_s64(a, b)), vreinterpretq_s8_s64(vzip2q_s64(a, b))}};
+#else
+    int8x16x2_t rows = {{vcombine_s8(vget_low_s8(first), vget_low_s8(second)),
+                         vcombine_s8(vget_high_s8(first), vget_high_s8(second))}};
+#endif
+    return rows;
+}
+
+/* Eight bytes: the first four twice, then the other four twice. */
+ML_ALWAYS_INLINE void ml_store_twice_neon(int8_t *to, const int8_t *from)
+{
+    int32x2_t both = vreinterpret_s32_s8(vld1_s8(from));
+    int32x2x2_t twice = vzip_s32(both, both);
+    vst1q_s8(to, vreinterpretq_s8_s32(vcombine_s32(twice.val[0], twice.val[1])));
+}
+
 #if defined(__aarch64__)
 /* Two steps of four rows zipped to eight consecutive bytes per row: rows 0 and 1, rows 2 and 3. */
 ML_ALWAYS_INLINE int8x16x2_t ml_zip_steps_neon(int8x16_t first, int8x16_t second)
@@ -143,6 +165,19 @@ ML_ALWAYS_INLINE int8x16x2_t ml_zip_steps_neon(int8x16_t first, int8x16_t second
     int32x4_t b = vreinterpretq_s32_s8(second);
     int8x16x2_t rows = {{vreinterpretq_s8_s32(vzip1q_s32(a, b)), vreinterpretq_s8_s32(vzip2q_s32(a, b))}};
     return rows;
+}
+
+/* The same pointer, but the compiler no longer knows what is there: it loads, and does not copy registers. */
+ML_ALWAYS_INLINE const float *ml_opaque_neon(const float *p)
+{
+    __asm__ volatile("" : "+r"(p));
+    return p;
+}
+
+/* Two floats, twice. */
+ML_ALWAYS_INLINE float32x4_t ml_pair_neon(const float *p)
+{
+    return vreinterpretq_f32_u64(vld1q_dup_u64((const void *)p));
 }
 #endif
 
