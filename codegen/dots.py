@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +100,7 @@ class StepDot(Dot, Protocol):
         """Expression: block sums as floats."""
 
 
+@runtime_checkable
 class BlockDot(Dot, Protocol):
     """A strategy that writes the products of a whole block itself, for several row groups and tokens.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from krafla.codegen.dots import Dot, RowDot
-from krafla.codegen.lanes import F16, F32
+from krafla.codegen.lanes import F16, F32, Block
 from krafla.codegen.reduce import Reduce
 from krafla.codegen.tiles import Tile
 
@@ -38,6 +38,8 @@ class Pack:
     is None where they are better widened once, while packing. `groups` is how many row groups a matvec of a
     `BlockDot` takes at once, so that their sums do not wait for each other and share the activations;
     `groups_condition` is the C preprocessor condition of the targets that have the registers for it, empty for all.
+    `chains` is how many sums the scores of packed keys keep under way, to hide the latency of an inner product; 0:
+    as many as the float tile has queries.
     """
 
     dot: Dot
@@ -45,6 +47,16 @@ class Pack:
     f16: F16 | None = None
     groups: int = 1
     groups_condition: str = ""
+    chains: int = 0
+
+    def score_tiles(self, page: int) -> tuple[Block, ...]:
+        """Register tiles for a page of packed keys, most queries first and down to one."""
+        chains, vectors = self.chains or self.lanes.block.queries, page // self.dot.group
+        tiles = []
+        for queries in Block(chains, 1).sizes:
+            fitting = [n for n in range(1, chains // queries + 1) if vectors % n == 0]
+            tiles.append(Block(queries, max(fitting)))
+        return tuple(tiles)
 
 
 @dataclass(frozen=True)

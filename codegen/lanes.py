@@ -278,9 +278,18 @@ class Lanes:
             return self.words.fma.format(a=a, b=b, c=c)
         return self.add(self.mul(a, b), c)
 
+    @property
+    def name(self) -> str:
+        """Tells helper functions for these lanes from those for others."""
+        return self._suffix
+
+    def call(self, function: str, arguments: str) -> str:
+        """A helper function `{function}_{name}` that takes the `parameters` first."""
+        return f"{function}_{self.name}({self.words.implicit}{arguments})"
+
     def exp(self, x: str) -> str:
         """e^x by the shared polynomial (simd_math.h.j2)."""
-        return f"ml_exp_{self._suffix}({self.words.implicit}{x})"
+        return self.call("ml_exp", x)
 
 
 class Loops:
@@ -302,6 +311,11 @@ class Loops:
             return text
         fewer = loop.blocks(self.vector, self.scalar, i, n, block.fewer, caller)
         return f"#if {block.condition}\n{text}\n#else\n{fewer}\n#endif\n"
+
+    @property
+    def kinds(self) -> list[Lanes]:
+        """The lanes that bodies are rendered for: the machine's and, if it has others, a scalar tail's."""
+        return [self.vector] if self.vector.name == self.scalar.name else [self.vector, self.scalar]
 
     @property
     def block(self) -> Block:

@@ -371,11 +371,15 @@ def _attention(cache: str) -> tuple[Op, Op]:
         args=(
             _f("y", "inout", "(queries - 1) * y_stride + n"),
             Arg("size_t", "y_stride", "size", doc="floats from one query's sum to the next"),
-            _f("p", "in", "(queries - 1) * p_stride + rows", "weights"),
+            _f(
+                "p",
+                "in",
+                "(queries - 1) * p_stride + rows",
+                "weights" + (", each times its position's scale" if scaled else ""),
+            ),
             Arg("size_t", "p_stride", "size", doc="floats from one query's weights to the next"),
             _QUERIES,
             Arg(f"const {element} *", "v", "in", "rows * n", data, "position after position"),
-            *((_f("dv", "in", "rows", "one scale per position", "scales"),) if scaled else ()),
             _n("rows"),
             _n("n", "head dimension"),
         ),
@@ -388,6 +392,27 @@ def _attention(cache: str) -> tuple[Op, Op]:
         bytes=f"{size} * rows * n",
     )
     return scores, weighted_sum
+
+
+def _widen(cache: str) -> Op:
+    """A page's elements as floats, for work that reads them more often than once."""
+    element, data, size = {"f16": ("uint16_t", "f16", 2), "q8": ("int8_t", "quants", 1)}[cache]
+    return Op(
+        name=f"widen_{cache}",
+        doc=f"o = the {cache} elements x as floats, exactly; scales are not applied.",
+        args=(
+            _f("o", "out", "n"),
+            Arg(f"const {element} *", "x", "in", "n", data),
+            _n("n"),
+        ),
+        needs=frozenset({"f32", "f16"} if cache == "f16" else {"f32"}),
+        template="widen.c.j2",
+        params={"cache": cache},
+        cases=_VECTOR_CASES,
+        bench=({"n": 4096},),
+        flops="n",
+        bytes=f"{size + 4} * n",
+    )
 
 
 OPS: tuple[Op, ...] = (
@@ -470,6 +495,8 @@ OPS: tuple[Op, ...] = (
     *_attention("f32"),
     *_attention("f16"),
     *_attention("q8"),
+    _widen("f16"),
+    _widen("q8"),
 )
 
 BY_NAME = {op.name: op for op in OPS}

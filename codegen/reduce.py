@@ -80,15 +80,23 @@ class StripReduce:
         self, vector: Lanes, scalar: Lanes, result: str, i: str, n: str, start: str, step: Step
     ) -> str:
         """A vector of maxima, then its largest lane; the order does not change a maximum."""
-        lanes = vector.words.lanes
-        best = f"{result}_lanes"
-        lines = [
-            f"{vector.type} {best} = {vector.set1(start)};",
+        lanes, chains = vector.words.lanes, 4
+        best = [f"{result}_lanes{k}" for k in range(chains)]
+        lines = [f"{vector.type} {name} = {vector.set1(start)};" for name in best]
+        lines += [
             f"int {i} = 0;",
+            f"for (; {i} + {chains * lanes} <= {n}; {i} += {chains * lanes}) {{ /* in turn, to hide the latency */",
+            *(
+                f"{name} = {vector.max(_clean(step(vector, name, f'{i} + {k * lanes}' if k else i)), name)};"
+                for k, name in enumerate(best)
+            ),
+            "}",
             f"for (; {i} + {lanes} <= {n}; {i} += {lanes})",
-            f"{best} = {vector.max(_clean(step(vector, best, i)), best)};",
-            f"float {result} = {self.max_of_lanes.format(x=best)};",
+            f"{best[0]} = {vector.max(_clean(step(vector, best[0], i)), best[0])};",
         ]
+        lines += [f"{best[k]} = {vector.max(best[k], best[k + 2])};" for k in (0, 1)]
+        lines += [f"{best[0]} = {vector.max(best[0], best[1])};"]
+        lines += [f"float {result} = {self.max_of_lanes.format(x=best[0])};"]
         if not (n.isdigit() and int(n) % lanes == 0):
             lines += [
                 f"for (; {i} < {n}; {i}++) {{",

@@ -292,15 +292,25 @@ def axpy_f32(y: F32, p: F32, v: F32, *, fused: bool) -> F32:
     return y
 
 
+def widen_f16(x: NDArray[Any], *, fused: bool) -> F32:
+    """Half-precision values as floats."""
+    return f32(x.view(np.float16))
+
+
+def widen_q8(x: I8, *, fused: bool) -> F32:
+    """Quants as floats."""
+    return f32(x)
+
+
 def axpy_f16(y: F32, p: F32, v: NDArray[Any], *, fused: bool) -> F32:
     """The same with half-precision rows (float16, or their bits as uint16)."""
     return axpy_f32(y, p, f32(v.view(np.float16)), fused=fused)
 
 
 @np.errstate(all="ignore")
-def axpy_q8(y: F32, p: F32, v: I8, dv: F32, *, fused: bool) -> F32:
-    """The same with int8 rows and one scale each: the weight of a row is p[t] * dv[t]."""
-    return axpy_f32(y, p * dv, f32(v), fused=fused)
+def axpy_q8(y: F32, p: F32, v: I8, *, fused: bool) -> F32:
+    """The same with int8 rows, whose scales are in the weights already."""
+    return axpy_f32(y, p, f32(v), fused=fused)
 
 
 # --- The packed layout

@@ -16,7 +16,7 @@ from krafla.codegen.config import config_header, kernel_header
 from krafla.codegen.isa import Isa, Machine
 from krafla.codegen.lanes import F16, F32, Lanes, Loops
 from krafla.codegen.op_table import op_sizes, op_table
-from krafla.codegen.ops import OPS, Op
+from krafla.codegen.ops import OPS, PAGE, Op
 from krafla.codegen.page import kernel_page
 from krafla.codegen.reduce import Reductions
 from krafla.codegen.scan import unused_parameters
@@ -86,6 +86,7 @@ class Renderer:
             context["dot"] = machine.pack.dot
             context["lanes"] = self._lanes(machine, machine.pack.lanes, machine.pack.f16)
             context["tile"] = machine.tile
+            context["score_tiles"] = machine.pack.score_tiles(PAGE)
         return context
 
     def _lanes(self, machine: Machine, words: F32, f16: F16 | None) -> Lanes:

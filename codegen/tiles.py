@@ -36,8 +36,11 @@ class Matrix(Protocol):
     def widen(self, kind: Kind, to: str, w: str) -> str:
         """Statements: one packed block of weights at w as signed bytes at `to`."""
 
-    def product(self, parity: int, a: str, b: str, out: str) -> str:
-        """Statements: the product of activations a and weights b to `out`; parity 0 and 1 may overlap in time."""
+    def multiply(self, parity: int, a: str, b: str) -> str:
+        """Statements: activations a times weights b; parity 0 and 1 may be under way at the same time."""
+
+    def store(self, parity: int, out: str) -> str:
+        """Statements: the last product of this parity to `out`."""
 
     def sums(self, p: str) -> str:
         """Expression: the int32 lanes at p."""
@@ -96,7 +99,8 @@ class AmxUnit:
     note: str = (
         "A packed block (8 steps, 16 rows, 4 bytes) is a B tile of the matrix unit as it lies, 16 tokens' blocks"
         " are an A tile. Weights are widened to signed bytes once for all token tiles, so there is nothing to"
-        " correct. Two C tiles take turns: one is multiplied while the other's sums are scaled."
+        " correct. Two C tiles take turns: a product is stored one turn after it was started, and scaled another"
+        " turn later, so that neither the store nor the floats wait for the unit."
     )
 
     def begin(self) -> str:
@@ -133,13 +137,16 @@ class AmxUnit:
             f"_mm512_storeu_si512({to} + (step + 4) * 64, _mm512_sub_epi8({high}, {eight}));\n}}"
         )
 
-    def product(self, parity: int, a: str, b: str, out: str) -> str:
-        """Load, multiply signed by signed bytes, store."""
+    def multiply(self, parity: int, a: str, b: str) -> str:
+        """Load, then multiply signed by signed bytes."""
         return (
             f"_tile_loadd({2 + parity}, {a}, 32);\n_tile_loadd({4 + parity}, {b}, 64);\n"
-            f"_tile_zero({parity});\n_tile_dpbssd({parity}, {2 + parity}, {4 + parity});\n"
-            f"_tile_stored({parity}, {out}, 64);"
+            f"_tile_zero({parity});\n_tile_dpbssd({parity}, {2 + parity}, {4 + parity});"
         )
+
+    def store(self, parity: int, out: str) -> str:
+        """Sixteen tokens' sums of sixteen rows."""
+        return f"_tile_stored({parity}, {out}, 64);"
 
     def sums(self, p: str) -> str:
         """Sixteen rows of one token."""

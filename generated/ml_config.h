@@ -63,6 +63,12 @@
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_scalar
 #endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_scalar
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_scalar
+#endif
 
 #elif defined(ML_ISA_NEON)
 /* Every AArch64 CPU, and ARMv7 ones with NEON. */
@@ -149,6 +155,12 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_neon
+#endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_neon
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_neon
 #endif
 
 #elif defined(ML_ISA_RVV)
@@ -245,6 +257,12 @@
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_rvv
 #endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_rvv
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_rvv
+#endif
 
 #elif defined(ML_ISA_SSE2)
 /* Every x86-64 CPU, and 32-bit ones since the Pentium 4. */
@@ -328,6 +346,12 @@
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_sse2
 #endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_sse2
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_sse2
+#endif
 
 #elif defined(ML_ISA_WASM_SIMD128)
 /* Browsers and runtimes since 2021. */
@@ -410,6 +434,12 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_wasm_simd128
+#endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_wasm_simd128
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_wasm_simd128
 #endif
 
 #elif defined(ML_ISA_NEON_DOTPROD)
@@ -507,6 +537,12 @@
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_neon
 #endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_neon
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_neon
+#endif
 
 #elif defined(ML_ISA_SSE41)
 /* Intel since Penryn (2008), AMD since Bulldozer and Jaguar (2011). */
@@ -590,6 +626,12 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_sse2
+#endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_sse2
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_sse2
 #endif
 
 #elif defined(ML_ISA_AVX)
@@ -675,6 +717,12 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx
+#endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_avx
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_avx
 #endif
 
 #elif defined(ML_ISA_AVX2)
@@ -773,6 +821,12 @@
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx2
 #endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_avx2
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_avx2
+#endif
 
 #elif defined(ML_ISA_SVE)
 /* Neoverse V1 (2021) and later servers, Fujitsu A64FX, Cortex-A510 and A710 and later. */
@@ -869,6 +923,12 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_sve
+#endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_sve
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_sve
 #endif
 
 #elif defined(ML_ISA_AVXVNNI)
@@ -968,6 +1028,12 @@
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx2
 #endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_avx2
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_avx2
+#endif
 
 #elif defined(ML_ISA_NEON_I8MM)
 /* Cortex-A510 and A710 (2021) and later, Neoverse V1 and N2, Apple since A15. */
@@ -1064,6 +1130,12 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_neon
+#endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_neon
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_neon
 #endif
 
 #elif defined(ML_ISA_AVX512VNNI)
@@ -1166,6 +1238,12 @@
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx512vnni
 #endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_avx512vnni
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_avx512vnni
+#endif
 
 #elif defined(ML_ISA_AMX_INT8)
 /* Intel servers since Sapphire Rapids (2023). */
@@ -1267,6 +1345,12 @@
 #endif
 #ifndef ml_k_axpy_q8
 #define ml_k_axpy_q8 ml_k_axpy_q8_avx512vnni
+#endif
+#ifndef ml_k_widen_f16
+#define ml_k_widen_f16 ml_k_widen_f16_avx512vnni
+#endif
+#ifndef ml_k_widen_q8
+#define ml_k_widen_q8 ml_k_widen_q8_avx512vnni
 #endif
 
 #else

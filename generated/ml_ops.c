@@ -1112,8 +1112,6 @@ static size_t count_axpy_q8(const ml_op_sizes *s, int arg)
         return (s->queries - 1) * s->p_stride + s->rows;
     case 5:
         return s->rows * s->n;
-    case 6:
-        return s->rows;
     default:
         return 0;
     }
@@ -1121,12 +1119,12 @@ static size_t count_axpy_q8(const ml_op_sizes *s, int arg)
 static void bound_axpy_q8(const ml_op_call *c, const ml_op_sizes *s)
 {
     ml_k_axpy_q8(c->arrays[0], s->y_stride, c->arrays[2], s->p_stride, (int)s->queries, c->arrays[5],
-                 c->arrays[6], (int)s->rows, (int)s->n);
+                 (int)s->rows, (int)s->n);
 }
 static void scalar_axpy_q8(const ml_op_call *c, const ml_op_sizes *s)
 {
     ml_k_axpy_q8_scalar(c->arrays[0], s->y_stride, c->arrays[2], s->p_stride, (int)s->queries, c->arrays[5],
-                        c->arrays[6], (int)s->rows, (int)s->n);
+                        (int)s->rows, (int)s->n);
 }
 static double flops_axpy_q8(const ml_op_sizes *s)
 {
@@ -1151,8 +1149,79 @@ static const ml_op_arg args_axpy_q8[] = {
     {"y", ML_ROLE_INOUT, ML_DATA_F32, 4},       {"y_stride", ML_ROLE_SIZE, ML_DATA_NONE, 0},
     {"p", ML_ROLE_IN, ML_DATA_F32, 4},          {"p_stride", ML_ROLE_SIZE, ML_DATA_NONE, 0},
     {"queries", ML_ROLE_SIZE, ML_DATA_NONE, 0}, {"v", ML_ROLE_IN, ML_DATA_QUANTS, 1},
-    {"dv", ML_ROLE_IN, ML_DATA_SCALES, 4},      {"rows", ML_ROLE_SIZE, ML_DATA_NONE, 0},
-    {"n", ML_ROLE_SIZE, ML_DATA_NONE, 0}};
+    {"rows", ML_ROLE_SIZE, ML_DATA_NONE, 0},    {"n", ML_ROLE_SIZE, ML_DATA_NONE, 0}};
+
+static size_t count_widen_f16(const ml_op_sizes *s, int arg)
+{
+    switch (arg) {
+    case 0:
+        return s->n;
+    case 1:
+        return s->n;
+    default:
+        return 0;
+    }
+}
+static void bound_widen_f16(const ml_op_call *c, const ml_op_sizes *s)
+{
+    ml_k_widen_f16(c->arrays[0], c->arrays[1], (int)s->n);
+}
+static void scalar_widen_f16(const ml_op_call *c, const ml_op_sizes *s)
+{
+    ml_k_widen_f16_scalar(c->arrays[0], c->arrays[1], (int)s->n);
+}
+static double flops_widen_f16(const ml_op_sizes *s)
+{
+
+    return (double)(s->n);
+}
+static double bytes_widen_f16(const ml_op_sizes *s)
+{
+
+    return (double)(6 * s->n);
+}
+static const ml_op_sizes cases_widen_f16[] = {{.n = 1},  {.n = 4},  {.n = 15},  {.n = 16},  {.n = 31},
+                                              {.n = 32}, {.n = 33}, {.n = 100}, {.n = 1025}};
+static const ml_op_sizes bench_widen_f16[] = {{.n = 4096}};
+static const ml_op_arg args_widen_f16[] = {{"o", ML_ROLE_OUT, ML_DATA_F32, 4},
+                                           {"x", ML_ROLE_IN, ML_DATA_F16, 2},
+                                           {"n", ML_ROLE_SIZE, ML_DATA_NONE, 0}};
+
+static size_t count_widen_q8(const ml_op_sizes *s, int arg)
+{
+    switch (arg) {
+    case 0:
+        return s->n;
+    case 1:
+        return s->n;
+    default:
+        return 0;
+    }
+}
+static void bound_widen_q8(const ml_op_call *c, const ml_op_sizes *s)
+{
+    ml_k_widen_q8(c->arrays[0], c->arrays[1], (int)s->n);
+}
+static void scalar_widen_q8(const ml_op_call *c, const ml_op_sizes *s)
+{
+    ml_k_widen_q8_scalar(c->arrays[0], c->arrays[1], (int)s->n);
+}
+static double flops_widen_q8(const ml_op_sizes *s)
+{
+
+    return (double)(s->n);
+}
+static double bytes_widen_q8(const ml_op_sizes *s)
+{
+
+    return (double)(5 * s->n);
+}
+static const ml_op_sizes cases_widen_q8[] = {{.n = 1},  {.n = 4},  {.n = 15},  {.n = 16},  {.n = 31},
+                                             {.n = 32}, {.n = 33}, {.n = 100}, {.n = 1025}};
+static const ml_op_sizes bench_widen_q8[] = {{.n = 4096}};
+static const ml_op_arg args_widen_q8[] = {{"o", ML_ROLE_OUT, ML_DATA_F32, 4},
+                                          {"x", ML_ROLE_IN, ML_DATA_QUANTS, 1},
+                                          {"n", ML_ROLE_SIZE, ML_DATA_NONE, 0}};
 
 const ml_op ml_ops[] = {
     {"matvec_q8", TEXT(ml_k_matvec_q8), NULL, args_matvec_q8, 9, count_matvec_q8, bound_matvec_q8,
@@ -1227,8 +1296,12 @@ const ml_op ml_ops[] = {
      flops_axpy_f16, bytes_axpy_f16, cases_axpy_f16, 6, bench_axpy_f16, 1},
     {"dot_q8", TEXT(ml_k_dot_q8), NULL, args_dot_q8, 9, count_dot_q8, bound_dot_q8, scalar_dot_q8,
      flops_dot_q8, bytes_dot_q8, cases_dot_q8, 5, bench_dot_q8, 1},
-    {"axpy_q8", TEXT(ml_k_axpy_q8), NULL, args_axpy_q8, 9, count_axpy_q8, bound_axpy_q8, scalar_axpy_q8,
+    {"axpy_q8", TEXT(ml_k_axpy_q8), NULL, args_axpy_q8, 8, count_axpy_q8, bound_axpy_q8, scalar_axpy_q8,
      flops_axpy_q8, bytes_axpy_q8, cases_axpy_q8, 6, bench_axpy_q8, 1},
+    {"widen_f16", TEXT(ml_k_widen_f16), NULL, args_widen_f16, 3, count_widen_f16, bound_widen_f16,
+     scalar_widen_f16, flops_widen_f16, bytes_widen_f16, cases_widen_f16, 9, bench_widen_f16, 1},
+    {"widen_q8", TEXT(ml_k_widen_q8), NULL, args_widen_q8, 3, count_widen_q8, bound_widen_q8, scalar_widen_q8,
+     flops_widen_q8, bytes_widen_q8, cases_widen_q8, 9, bench_widen_q8, 1},
 };
 
 const int ml_op_count = (int)(sizeof ml_ops / sizeof *ml_ops);

@@ -39,6 +39,6 @@ ISA = Isa(
     reduce=StripReduce(fold="ml_fold16_512({p0})", max_of_lanes="ml_max_512({x})"),
     f16=F16_WORDS,
     rowdot=DpbusdSignRow(X86(256), intrinsic="_mm256_dpbusd_epi32"),
-    pack=Pack(dot=DpbusdBias(X86(512)), lanes=F32_WORDS, f16=F16_WORDS),
+    pack=Pack(dot=DpbusdBias(X86(512)), lanes=F32_WORDS, f16=F16_WORDS, chains=12),
     tile=VectorTile(sizes=(12, 8, 4, 2, 1)),
 )

@@ -15,6 +15,8 @@ ISA = Isa(
     headers=("core/x86_common.h",),
     features=("AVXVNNI",),
     rowdot=DpbusdSignRow(X86(256), intrinsic="_mm256_dpbusd_avx_epi32"),
-    pack=Pack(dot=DpbusdBias(X86(256), intrinsic="dpbusd_avx_epi32"), lanes=F32_WORDS, f16=F16_WORDS),
+    pack=Pack(
+        dot=DpbusdBias(X86(256), intrinsic="dpbusd_avx_epi32"), lanes=F32_WORDS, f16=F16_WORDS, chains=12
+    ),
     tile=VectorTile(sizes=(6, 4, 2, 1)),
 )

@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 import krafla
-from krafla.tools.errors import KraflaError
+from krafla.tools.errors import EXIT_CODES, KraflaError
 
 #: The subcommands, each in a module of its own that is imported only when called, and what the help says.
 COMMANDS = {
@@ -29,10 +29,7 @@ COMMANDS = {
     "doctor": "Tell what this machine can run, and where things are kept.",
     "completion": "Print a shell's completion script.",
 }
-EPILOG = (
-    "Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 the CPU lacks an instruction set, "
-    "4 cannot read or write, 5 bad format, 6 bad shape, 7 out of memory, 130 interrupted."
-)
+EPILOG = f"Exit codes: {', '.join(f'{one.code} {one.short}' for one in EXIT_CODES)}."
 INTERRUPTED = 130
 #: Set by the scripts of `krafla completion`, to what the shell wants.
 COMPLETE = "_KRAFLA_COMPLETE"

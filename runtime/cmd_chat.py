@@ -94,7 +94,7 @@ def _talk(conversation: Conversation, given: dict[str, Any]) -> None:
     from krafla.runtime.lines import Typed, messages
 
     output = _screen(given["plain"], given["quiet"])
-    keep = not given["no_history"]
+    keep = not given["no_history"] and _can_keep(output)
     typed = Typed(bold=not given["plain"], complete=complete, keep=keep)
     if not given["quiet"]:
         model = conversation.model
@@ -116,6 +116,18 @@ def _talk(conversation: Conversation, given: dict[str, Any]) -> None:
                 return
             warned = True
             output.tell("Ctrl-C again or Ctrl-D leaves")
+
+
+def _can_keep(output: Output) -> bool:
+    """Whether the data folder can be written; a chat is possible without it."""
+    from krafla.runtime import data
+
+    try:
+        data.room("chats")
+    except KraflaError as error:
+        output.tell(f"{error.message}; nothing will be kept")
+        return False
+    return True
 
 
 def _screen(plain: bool, quiet: bool) -> Output:

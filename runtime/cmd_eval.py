@@ -96,7 +96,7 @@ def command(**given: Any) -> None:
             report,
             lambda sentence: None if given["quiet"] else click.echo(f"krafla: {sentence}", err=True),
         )
-    found = evaluate.summary(result.records)
+        found = evaluate.summary(result.records, report)
     head = _head(setting, against, windows, result, name)
     if given["as_json"]:
         head["seconds"] = round(time.perf_counter() - started, 3)

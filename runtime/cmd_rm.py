@@ -33,7 +33,7 @@ def command(models: tuple[str, ...], yes: bool, as_json: bool) -> None:
     from krafla.runtime import shelf
     from krafla.runtime.text import megabytes
 
-    found = list({entry.name: entry for model in models for entry in _find(model)}.values())
+    found = list(dict.fromkeys(entry for model in models for entry in _find(model)))
     sizes = [f"{e.name} ({megabytes(e.download_bytes + e.conversion_bytes)})" for e in found]
     if not yes and not _agreed(sizes):
         click.echo("nothing is removed", err=True)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,21 +19,20 @@ from krafla.runtime import options
 from krafla.tools.errors import AccessError, UsageError
 
 if TYPE_CHECKING:
-    from krafla.runtime.server.service import ServiceOptions
+    from krafla.runtime.server.service import Service, ServiceOptions
 
 HELP = """Serve MODEL to programs that speak OpenAI's (or Anthropic's) HTTP interface, with a chat page at /.
 
-\b
-    krafla serve
-    krafla serve -m model.gguf --port 9000 --api-key SECRET
-    curl localhost:8080/v1/chat/completions -H 'content-type: application/json' \\
-        -d '{"messages": [{"role": "user", "content": "Hello"}]}'
-
 Until the model is loaded, /health says 503. Ctrl-C or SIGTERM lets running answers go on for --grace seconds.
 """
+EXAMPLES = options.examples(
+    "krafla serve",
+    "krafla serve -m model.gguf --port 9000 --api-key SECRET",
+    "krafla serve --uds krafla.sock -q",
+)
 
 
-@click.command("serve", help=HELP)
+@click.command("serve", help=HELP, epilog=EXAMPLES)
 @options.model_option
 @click.option("--host", default="127.0.0.1", help="Address to listen on [default: 127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port [default: 8080; 0: any].")
@@ -209,24 +209,27 @@ def _serve(service_options: ServiceOptions, listener: socket.socket, given: dict
         access_log=False,
         server_header=False,
         ws="none",
-        timeout_graceful_shutdown=max(1, round(service_options.grace)),
+        timeout_graceful_shutdown=round(service_options.grace) + 5,  # until then the service has ended them
     )
     announce(f"listening on {where}")
     server = uvicorn.Server(config)
     interrupted: list[int] = []
-    with _signals(server, interrupted):
+    with _signals(server, service, interrupted):
         server.run(sockets=[listener])
     if signal.SIGINT in interrupted:
         raise KeyboardInterrupt
 
 
 @contextmanager
-def _signals(server: Any, seen: list[int]) -> Iterator[None]:
+def _signals(server: Any, service: Service, seen: list[int]) -> Iterator[None]:
     """The first SIGINT or SIGTERM ends gracefully, the second at once; then the process ends as usual."""
     server.capture_signals = _nothing  # uvicorn's own would raise the signal again
 
     def handle(number: int, frame: object) -> None:
-        server.force_exit = bool(seen)
+        if seen:
+            server.force_exit = True
+        else:
+            threading.Thread(target=service.drain, name="krafla-drain", daemon=True).start()
         server.should_exit = True
         seen.append(number)
 

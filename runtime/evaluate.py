@@ -30,6 +30,8 @@ WINDOW = 2048
 #: Bytes of logits that are held at once.
 HELD = 32 << 20
 BINS = 48
+#: Positions from which on intervals take long enough to tell.
+LONG = 20_000
 
 PREDICTS: dict[str, bootstrap.Figure] = {"perplexity": lambda s: math.exp(s.mean("nats"))}
 COMPARES: dict[str, bootstrap.Figure] = {
@@ -207,13 +209,20 @@ def _records(windows: Cut, model: Model, reference: Model | None, report: progre
     return records
 
 
-def summary(records: Array) -> dict[str, bootstrap.Estimate]:
+def summary(records: Array, report: progress.Report = progress.silent) -> dict[str, bootstrap.Estimate]:
     """The figures of a text with their intervals."""
-    if np.isnan(records["divergence"]).any():
-        return bootstrap.estimates(records, PREDICTS)
-    sample = bootstrap.Sample(records, {})
+    compared = not np.isnan(records["divergence"]).any()
+
+    def told(done: int, total: int) -> None:
+        if len(records) > LONG:
+            report("intervals", done, total)
+
+    estimates = bootstrap.estimates(records, COMPARES if compared else PREDICTS, progress=told)
+    if not compared:
+        return estimates
+    sample = bootstrap.Sample(bootstrap.Text(records))
     extremes = {name: bootstrap.Estimate(figure(sample)) for name, figure in EXTREMES.items()}
-    return bootstrap.estimates(records, COMPARES) | extremes
+    return estimates | extremes
 
 
 def plot(records: Array, title: str) -> Plot:

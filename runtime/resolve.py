@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -108,7 +109,11 @@ def _convert(source: Path, mlb: Path, report: progress.Report) -> None:
         mlb.parent.mkdir(exist_ok=True)
         origin = json.dumps({"source": str(source.resolve())})
         mlb.with_name(ORIGIN).write_text(origin, encoding="utf-8")
-    convert(source, mlb, progress=lambda _, done, total: report(what, done, total))
+    try:
+        convert(source, mlb, progress=lambda _, done, total: report(what, done, total))
+    except BaseException:
+        shutil.rmtree(mlb.parent, ignore_errors=True)
+        raise
 
 
 def _digest(source: Path) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from krafla.codegen.dots import BlockDot
 from krafla.codegen.isa import Isa, Machine
 from krafla.codegen.lanes import Block
 from krafla.codegen.ops import BY_NAME, Op, Sizes
@@ -32,6 +33,7 @@ from krafla.tools.errors import KraflaError
 Isas = dict[str, Isa]
 #: A variant must be that much faster to be kept: less is noise.
 LEAST_GAIN = 1.02
+GROUPS = (1, 2, 3, 4, 6)
 TILES = (3, 4, 5, 6, 8, 10, 12, 14, 16, 20)
 CHUNKS = (16, 32, 64)
 QUERIES = (2, 3, 4, 6, 8, 12)
@@ -73,7 +75,7 @@ def tune(isa: str | None = None, rounds: int = 5, report: progress.Report = prog
     """Choose every number of an ISA's descriptor in turn, and keep the kernels if any gained."""
     name = host.choose(isa).name
     isas, choices = dict(load_isas()), []
-    for make in (_tile_knob, _chunk_knob, _block_knob, _prefetch_knob):
+    for make in (_tile_knob, _chunk_knob, _block_knob, _groups_knob, _prefetch_knob):
         knob = make(name, isas)
         if knob is None:
             continue
@@ -160,6 +162,24 @@ def _block_knob(name: str, isas: Isas) -> Knob | None:
     ops = ("dot_f32", "dot_f16", "axpy_f32", "axpy_f16", "axpy_q8")
     sizes = ({"queries": 4}, {"queries": 24})
     return Knob("queries x vectors", ops, sizes, _named(variants(), f"{block.queries} x {block.vectors}"))
+
+
+def _groups_knob(name: str, isas: Isas) -> Knob | None:
+    """How many row groups a matvec takes at once."""
+    machine = _machine(name, isas)
+    pack = machine.pack
+    if pack is None or not isinstance(pack.dot, BlockDot):
+        return None
+    owner = machine.owner("pack")
+
+    def variants() -> Iterator[tuple[str, Isas]]:
+        for groups in sorted({*GROUPS, pack.groups}):
+            condition = pack.groups_condition if groups == pack.groups else ""
+            changed = replace(pack, groups=groups, groups_condition=condition)
+            yield str(groups), _with(isas, owner, pack=changed)
+
+    ops = ("matvec_q8_pk", "matvec_q4_pk")
+    return Knob("row groups per matvec", ops, ({},), _named(variants(), str(pack.groups)))
 
 
 def _prefetch_knob(name: str, isas: Isas) -> Knob | None:

@@ -186,7 +186,13 @@ def write_gguf(
         writer.add_value_length(header.head_dim)
     writer.add_string("general.name", "a test")
     for key, value in extra:
-        adders: dict[type, Any] = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+        adders: dict[type, Any] = {
+            bool: writer.add_bool,
+            int: writer.add_uint32,
+            float: writer.add_float32,
+            str: writer.add_string,
+            list: writer.add_array,
+        }
         adders[type(value)](key.format(arch=arch), value)
     for name, values in tensors.items():
         if raw and name in raw:

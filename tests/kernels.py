@@ -420,9 +420,8 @@ def _expected_attention(op: Op, given: Inputs, *, fused: bool) -> dict[str, Arra
         buffer = unwritten(np.float32, (count - 1) * given["s_stride"] + width)
     else:
         weights = _rows_apart(given["p"], count, given["rows"], given["p_stride"])
-        scales = (given["dv"],) if "dv" in given else ()
         before = _rows_apart(given["y"], count, n, given["y_stride"])
-        result = op.reference(before.copy(), weights, given["v"].reshape(-1, n), *scales, fused=fused)
+        result = op.reference(before.copy(), weights, given["v"].reshape(-1, n), fused=fused)
         buffer = given["y"].copy()
     _rows_apart(buffer, count, width, given[f"{name}_stride"])[:] = result
     return {name: buffer}

@@ -217,3 +217,14 @@ def test_descriptors_are_not_changed_by_tuning(packing: str) -> None:
     assert knob is not None
     assert load_isas() == isas
     assert len({replace(v[packing]).tile for v in knob.variants.values()}) == len(knob.variants)
+
+
+@pytest.mark.parametrize(("isa", "current"), [("neon_dotprod", "4"), ("neon_i8mm", "4"), ("avx2", None)])
+def test_row_groups_are_tuned_where_a_matvec_takes_several(isa: str, current: str | None) -> None:
+    knob = tune._groups_knob(isa, dict(load_isas()))
+    assert (knob is not None) == (current is not None)
+    if knob is not None:
+        assert next(iter(knob.variants)) == current
+        for groups, isas in knob.variants.items():
+            kernel = tune.Renderer(isas).kernel(BY_NAME["matvec_q4_pk"], "neon_dotprod")
+            assert (f"tile_{groups}x1(" in kernel) == (groups != "1")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,10 +20,10 @@ from krafla.tools.errors import FormatError, UsageError
 from krafla.tools.gen_random import write_random
 from tests.models import header
 from tests.scripted_chat import REPLIES
+from tests.terminal import COLOUR, Terminal
 from tests.toys import TEMPLATE, tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
-COLOUR = re.compile(r"\x1b\[[\d;]*(?<!\d)[349][0-8](?!\d)[\d;]*m")  # not bold, dim, italic or underlined
 CHAT = [sys.executable, "-m", "tests.scripted_chat", "chat"]
 
 
@@ -322,63 +319,6 @@ def test_lines_of_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- In a terminal -----------------------------------------------------------------------------------------
 
 
-class Terminal:
-    """A tmux server with one window that runs a command."""
-
-    def __init__(
-        self, command: list[str], environment: dict[str, str], width: int = 80, height: int = 24
-    ) -> None:
-        self._name = f"krafla-{uuid.uuid4().hex[:12]}"
-        size = ("-x", str(width), "-y", str(height))
-        self._tmux("-f", os.devnull, "-u", "new-session", "-d", *size, *command, environment=environment)
-        self._tmux("set-option", "-g", "remain-on-exit", "on")
-
-    def _tmux(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
-        command = ["tmux", "-L", self._name, *arguments]
-        done = subprocess.run(
-            command, capture_output=True, check=True, cwd=ROOT, env=os.environ | (environment or {})
-        )
-        return done.stdout.decode()
-
-    def keys(self, *keys: str) -> None:
-        """Named keys (Enter, C-c, M-Enter) or text."""
-        for key in keys:
-            named = key in ("Enter", "M-Enter", "Up", "Tab") or key.startswith("C-")
-            self._tmux("send-keys", "-t", "0", *(() if named else ("-l",)), key)
-
-    def paste(self, text: str) -> None:
-        self._tmux("set-buffer", text)
-        self._tmux("paste-buffer", "-p", "-t", "0")
-
-    def resize(self, width: int, height: int) -> None:
-        self._tmux("resize-window", "-t", "0", "-x", str(width), "-y", str(height))
-
-    def screen(self, colours: bool = False) -> str:
-        """Everything that is and was to be seen, wrapped lines joined, without blank lines."""
-        options = ("-e",) if colours else ()
-        text = self._tmux("capture-pane", "-p", "-J", "-S", "-", *options, "-t", "0")
-        return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
-
-    def wait(self, text: str, seconds: float = 60) -> str:
-        """The screen as soon as it shows a text."""
-        end = time.monotonic() + seconds
-        while text not in (screen := self.screen()):
-            assert time.monotonic() < end, f"no {text!r} in:\n{screen}"
-            time.sleep(0.05)
-        return screen
-
-    def prompt(self) -> str:
-        """The screen as soon as a message is waited for."""
-        end = time.monotonic() + 60
-        while not (screen := self.screen()).endswith("\n>"):
-            assert time.monotonic() < end, f"no prompt in:\n{screen}"
-            time.sleep(0.05)
-        return screen
-
-    def close(self) -> None:
-        subprocess.run(["tmux", "-L", self._name, "kill-server"], capture_output=True, check=False)
-
-
 @pytest.fixture
 def terminal(chatty: str, data: Path) -> Iterator[list[Terminal]]:
     """Terminals that are closed at the end."""
@@ -391,7 +331,7 @@ def terminal(chatty: str, data: Path) -> Iterator[list[Terminal]]:
 
 
 def start(opened: list[Terminal], chatty: str, *options: str, pause: float = 0, **more: str) -> Terminal:
-    environment = {"SCRIPTED_PAUSE": str(pause), "KRAFLA_DATA": os.environ["KRAFLA_DATA"], **more}
+    environment = {"SCRIPTED_PAUSE": str(pause), "KRAFLA_DATA": os.environ["KRAFLA_DATA"]} | more
     one = Terminal([*CHAT, "-m", chatty, *options], environment)
     opened.append(one)
     one.prompt()
@@ -494,6 +434,14 @@ def test_history_and_conversation_of_the_last_session(
     three.wait("you said: 'secret'")
     assert not (data / "history").exists()
     assert "secret" not in (data / "chats" / "last.json").read_text(encoding="utf-8")
+
+
+def test_a_data_folder_that_cannot_be_written(terminal: list[Terminal], chatty: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    one = start(terminal, chatty, KRAFLA_DATA=str(tmp_path / "file"))
+    assert "nothing will be kept" in one.screen()
+    one.keys("hello", "Enter")
+    one.wait("you said: 'hello'")
 
 
 def test_without_colours(terminal: list[Terminal], chatty: str) -> None:

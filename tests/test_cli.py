@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -19,7 +20,8 @@ from subprocess import PIPE
 import click
 import pytest
 
-from krafla.runtime import cli, pull
+from krafla.runtime import cli, host, pull, selftest, tuned
+from krafla.runtime.paths import GENERATED
 from krafla.runtime.resolve import ModelFiles, pulled
 from tests.toys import toy
 
@@ -146,7 +148,7 @@ def test_tok(capsys: Capture, plain: str) -> None:
     assert ok(capsys, "tok", "encode", "-m", plain, "hö<|end|>") == "104 195 182 257\n"
     assert ok(capsys, "tok", "encode", "-m", plain, "--no-added", "<|end|>").split()[0] == str(ord("<"))
     record = json.loads(ok(capsys, "tok", "encode", "--json", "-m", plain, "ab"))
-    assert record == {"ids": [97, 98], "pieces": ["a", "b"]}
+    assert record == {"ids": [97, 98], "pieces": ["a", "b"], "added": [False, False]}
     assert ok(capsys, "tok", "decode", "-m", plain, "104", "195,182") == "hö\n"
     assert json.loads(ok(capsys, "tok", "decode", "--json", "-m", plain, "104")) == {"text": "h"}
     mlt = str(Path(plain).with_suffix(".mlt"))
@@ -158,19 +160,75 @@ def test_tok(capsys: Capture, plain: str) -> None:
 
 
 def test_doctor(capsys: Capture) -> None:
-    report = json.loads(ok(capsys, "doctor", "--json"))
+    report = json.loads(ok(capsys, "doctor", "--json", "--quick"))
     usable = [isa["name"] for isa in report["isas"] if isa["usable"]]
     assert report["best"] in usable
     assert "scalar" in usable
     assert all(isa["missing"] for isa in report["isas"] if not isa["usable"])
     assert report["cache"]["bytes"]["lib"] > 0
+    assert report["threads"]["hardware"] == os.cpu_count()
+    assert report["memory"]["total"] > 1e8
+    assert report["packages"]["numpy"]
+    assert report["selftest"] is None
     verified = {(build["target"], build["isa"]): build["verified"] for build in report["builds"]}
     assert len(verified["aarch64-linux", "sve"]) == 4  # vector lengths
     assert verified["aarch64-macos", "neon"] == []
-    text = ok(capsys, "doctor")
+    text = ok(capsys, "doctor", "--quick")
     assert "compiled only" in text
-    for word in (f"* {report['best']}", report["zig"]["version"], report["cpu"], report["cache"]["path"]):
+    for word in (
+        f"* {report['best']}",
+        report["packages"]["ziglang"],
+        report["cpu"],
+        report["cache"]["path"],
+    ):
         assert word in text
+
+
+def test_doctor_names_no_user(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("KRAFLA_DATA", str(tmp_path / "data"))
+    for options in ((), ("--json",)):
+        text = ok(capsys, "doctor", "--quick", *options)
+        assert str(tmp_path) not in text
+        assert str(Path("~", "data")) in text
+
+
+@pytest.mark.slow
+def test_doctor_tests_every_usable_isa(capsys: Capture) -> None:
+    """Ten seconds are for all; a busy machine may need more, so nothing is said about the last ones."""
+    report = json.loads(ok(capsys, "doctor", "--json", "-q"))
+    usable = [isa["name"] for isa in report["isas"] if isa["usable"]]
+    verdicts = {verdict["isa"]: verdict for verdict in report["selftest"]}
+    assert list(verdicts) == usable
+    assert verdicts["scalar"]["passed"]
+    assert verdicts["scalar"]["ops"] >= 15
+    assert not [verdict for verdict in verdicts.values() if verdict["passed"] is False]
+    assert sum(verdict["seconds"] for verdict in verdicts.values()) < selftest.SECONDS + 1
+
+
+@pytest.mark.slow
+def test_the_self_test_finds_a_broken_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Kernels of this CPU's best ISA, with one of them damaged, and with one that crashes."""
+    best = host.choose(None)
+    others = tuple(isa for isa in host.survey() if isa.facts != best)
+    monkeypatch.setattr(
+        host, "survey", lambda: (host.HostIsa(best, None), *(replace(o, missing="x") for o in others))
+    )
+    generated = tmp_path / "generated"
+    shutil.copytree(GENERATED, generated)
+    monkeypatch.setattr(tuned, "folder", lambda isa: generated)
+    path = next(generated / name for name in best.kernels if name.endswith("/add.c"))
+    right = path.read_text(encoding="utf-8")
+    at = right.rindex("}")
+    for damage, words in (("y[0] += 1.0f;", "FAIL add case"), ("__builtin_trap();", "SIG")):
+        path.write_text(right[:at] + damage + right[at:], encoding="utf-8")
+        assert cli.call(["doctor", "-q"]) == 1
+        text = capsys.readouterr().out
+        assert f"{best.name:<14}usable, FAIL (" in text
+        assert words in text
 
 
 def damaged(change: Callable[[bytearray], None]) -> Callable[[Path], None]:
@@ -237,7 +295,7 @@ def test_a_cache_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("KRAFLA_CACHE", str(tmp_path / "file" / "cache"))
-    for arguments in (("run", "x", "-m", plain), ("tok", "encode", "x", "-m", plain), ("doctor",)):
+    for arguments in (("run", "x", "-m", plain), ("tok", "encode", "x", "-m", plain), ("doctor", "--quick")):
         code, sentence = fail(capsys, *arguments)
         assert code == 4
         assert "cannot write to the cache" in sentence

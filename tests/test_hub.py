@@ -242,3 +242,58 @@ def test_shards_are_left_where_there_is_one_file() -> None:
     assert [file.name for file in chosen] == ["config.json", "model.safetensors"]
     chosen = hub._choose(hub.Name("a/b"), [remote(name) for name in names if name != "model.safetensors"])
     assert len(chosen) == 3
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
+    assert call(["list", "--json"]) == 0
+    return [(row["name"], row["state"]) for row in json.loads(capsys.readouterr().out)]
+
+
+def test_models_of_the_hub_on_the_shelf(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"hf:{REPOSITORY}"
+    folder = hub.pull(name)
+    assert rows(capsys) == [(name, "not converted")]
+    resolve(name)
+    assert rows(capsys) == [(name, "ready")]
+    hub.pull(f"{name}@v2")  # the same commit
+    assert rows(capsys) == [(name, "ready"), (f"{name}@v2", "ready")]
+    assert call(["rm", "-y", f"{name}@v2"]) == 0  # what another name needs stays
+    capsys.readouterr()
+    assert (folder / "model.safetensors").is_file()
+    assert rows(capsys) == [(name, "ready")]
+    assert call(["rm", "-y", name]) == 0
+    capsys.readouterr()
+    assert rows(capsys) == []
+    assert not folder.exists()
+
+
+def test_files_of_one_repository_are_removed_one_by_one(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.files = {"a.gguf": b"GGUF 4", "sub/b.gguf": b"GGUF 8"}
+    paths = [hub.pull(f"hf:{REPOSITORY}/{file}") for file in server.files]
+    assert rows(capsys) == [(f"hf:{REPOSITORY}/{file}", "not converted") for file in server.files]
+    assert call(["rm", "-y", f"hf:{REPOSITORY}/sub/b.gguf"]) == 0
+    assert [path.exists() for path in paths] == [True, False]
+    assert call(["rm", "-y", f"hf:{REPOSITORY}/a.gguf"]) == 0
+    assert not paths[0].parent.exists()
+
+
+def test_an_unfinished_download_on_the_shelf(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.cut = 100_000
+    with pytest.raises(AccessError):
+        hub.pull(f"hf:{REPOSITORY}")
+    assert rows(capsys) == [(f"hf:{REPOSITORY}", "unfinished")]
+    assert call(["rm", "-y", f"hf:{REPOSITORY}"]) == 0
+    capsys.readouterr()
+    assert rows(capsys) == []
+
+
+def test_without_the_hub_an_earlier_download_serves(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = hub.pull(f"hf:{REPOSITORY}")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    told: list[str] = []
+    assert hub.pull(f"hf:{REPOSITORY}", lambda what, *_: told.append(what)) == folder
+    assert told == [f"hf:{REPOSITORY}: the hub does not answer; the copy of an earlier download is taken"]
+    with pytest.raises(AccessError, match="the hub does not answer"):
+        hub.pull(f"hf:{REPOSITORY}@v2")

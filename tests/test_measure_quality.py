@@ -64,6 +64,30 @@ def test_quantized_inside_is_about_as_far_as_the_engine(tmp_path: Path) -> None:
     assert 0.5 * inside.error < exact.error < 2 * inside.error
 
 
+def test_a_rounded_cache_costs_what_its_type_costs(tmp_path: Path) -> None:
+    net, _ = tool.float_model(llama(tmp_path))
+    reference = tool.logits_of(net, IDS)
+    far = {}
+    for kv in ("f16", "q8"):
+        tool.round_cache(net, kv)
+        far[kv] = tool.compare(tool.logits_of(net, IDS), reference, IDS)
+    assert 0 < far["f16"].error < 0.001 * far["f16"].spread
+    assert 2 * far["f16"].error < far["q8"].error < 0.02 * far["q8"].spread
+
+
+def test_a_row_for_each_type_of_cache(tmp_path: Path) -> None:
+    path, mlb = llama(tmp_path), tmp_path / "m.mlb"
+    net, _ = tool.float_model(path)
+    reference = tool.logits_of(net, IDS)
+    convert(path, mlb, Options(tokenizer=False))
+    rows = tool.measure_caches("m", mlb, net, reference, IDS, lambda sentence: None)
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [row[0] for row in cells] == ["f32", "f32, weights moved", "f16", "q8"]
+    assert [bool(row[1]) for row in cells] == [False, False, True, True]
+    assert float(cells[0][2]) == 0 < float(cells[1][2]) < float(cells[3][2])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.gguf", "m.mlb"]
+
+
 def test_other_families_are_refused(tmp_path: Path) -> None:
     h = header("qwen2")
     path = write_gguf(tmp_path / "m.gguf", h, gguf_weights(random_weights(h), 16), "qwen2")

@@ -75,15 +75,25 @@ def test_every_kernel_has_its_loop(isa: str, kernel: str, mca: str) -> None:
     assert (found.limit < found.needed) == (kernel.startswith("mat") or kernel == "axpy_q8")
 
 
+@pytest.mark.parametrize("isa", static_figures.COUNTED)
+def test_counted_loops(isa: str) -> None:
+    name, shape, instructions = static_figures.counted(isa, "matmul_q8_pk")
+    machine = machines()[isa]
+    assert machine.pack is not None and machine.tile is not None
+    assert name == f"{isa}: `matmul_q8_pk`"
+    assert shape == f"{machine.pack.dot.group} x {machine.tile.sizes[0]}"
+    assert 16 / max(static_figures.COUNTED[isa].values()) < float(instructions) < 20
+
+
 def test_the_table(mca: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static_figures, "KERNELS", ("matvec_q8_pk",))
     page = tmp_path / "page.md"
-    page.write_text("<!-- arm -->\n<!-- /arm -->\n", encoding="utf-8")
+    page.write_text("<!-- arm -->\n<!-- /arm -->\n<!-- counted -->\n<!-- /counted -->\n", encoding="utf-8")
     done = CliRunner().invoke(static_figures.main, ["--mca", mca, "--write", str(page)])
     assert done.exit_code == 0, done.output
     text = page.read_text(encoding="utf-8")
     assert "LLVM version 0.0:" in text
-    assert text.count("`matvec_q8_pk`") == len(static_figures.CORES)
+    assert text.count("`matvec_q8_pk`") == len(static_figures.CORES) + len(static_figures.COUNTED)
 
 
 def test_without_llvm_mca(tmp_path: Path) -> None:

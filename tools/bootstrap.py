@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,34 +32,66 @@ class Estimate:
     high: float | None = None
 
 
-@dataclass
-class Sample:
-    """Records of positions, each counted so many times (None: once); sorted orders are kept for quantiles."""
+class Text:
+    """Records of positions, with their running sums and orders, which resamples share."""
 
-    records: Array
-    orders: dict[str, Array]
-    counts: Array | None = None
+    def __init__(self, records: Array) -> None:
+        self.records = records
+        self._sums: dict[str, Array] = {}
+        self._orders: dict[str, Array] = {}
+
+    def running_sums(self, name: str) -> Array:
+        """Of a field, over the text and once more over it: element i is the sum of those before i."""
+        if name not in self._sums:
+            twice = np.concatenate([[0.0], self.records[name], self.records[name]])
+            self._sums[name] = np.cumsum(twice)
+        return self._sums[name]
+
+    def order(self, name: str) -> Array:
+        """The positions by increasing values of a field."""
+        if name not in self._orders:
+            self._orders[name] = np.argsort(self.records[name], kind="stable")
+        return self._orders[name]
+
+
+class Sample:
+    """A text as it is (no blocks), or blocks of it: positions from `starts` to `ends`, counted on past its end."""
+
+    def __init__(self, text: Text, starts: Array | None = None, ends: Array | None = None) -> None:
+        self._text, self._starts, self._ends = text, starts, ends
+        self._shares: dict[str, Array] = {}
+
+    @cached_property
+    def counts(self) -> Array:
+        """How often each position occurs."""
+        n = len(self._text.records)
+        if self._starts is None or self._ends is None:
+            return np.ones(n, np.int64)
+        size = 2 * n + 1
+        changes = np.bincount(self._starts, minlength=size) - np.bincount(self._ends, minlength=size)
+        counts = np.cumsum(changes)
+        result: Array = counts[:n] + counts[n : 2 * n]
+        return result
 
     def mean(self, name: str) -> float:
         """Of a field."""
-        values = self.records[name]
-        if self.counts is None:
-            return math.fsum(values) / len(values)
-        return float((self.counts * values).sum()) / len(values)
+        n = len(self._text.records)
+        if self._starts is None:
+            return math.fsum(self._text.records[name]) / n
+        sums = self._text.running_sums(name)
+        return float((sums[self._ends] - sums[self._starts]).sum()) / n
 
     def quantile(self, name: str, share: float) -> float:
         """The least value of a field that at least this share of positions does not exceed."""
-        if name not in self.orders:
-            self.orders[name] = np.argsort(self.records[name], kind="stable")
-        order = self.orders[name]
-        rank = math.ceil(share * len(order))
-        if self.counts is None:
-            return float(self.records[name][order[max(rank - 1, 0)]])
-        return float(self.records[name][order[np.searchsorted(np.cumsum(self.counts[order]), rank)]])
+        order = self._text.order(name)
+        if name not in self._shares:
+            self._shares[name] = np.cumsum(self.counts[order])
+        at = np.searchsorted(self._shares[name], math.ceil(share * len(order)))
+        return float(self._text.records[name][order[at]])
 
     def largest(self, name: str) -> float:
         """Of a field."""
-        return float(self.records[name].max())
+        return float(self._text.records[name].max())
 
 
 Figure = Callable[[Sample], float]
@@ -71,31 +104,30 @@ def block_length(n: int) -> int:
 
 
 def estimates(
-    records: Array, wanted: Mapping[str, Figure], resamples: int = RESAMPLES, seed: int = SEED
+    records: Array,
+    wanted: Mapping[str, Figure],
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Estimate]:
-    """Each figure of a record array, with its interval."""
-    n = len(records)
-    orders: dict[str, Array] = {}
-    whole = Sample(records, orders)
+    """Each figure of a record array, with its interval; `progress` is told how many resamples are done."""
+    text = Text(records)
+    whole = Sample(text)
     rng = np.random.default_rng(seed)
     drawn = np.empty((resamples, len(wanted)))
-    for row in drawn:
-        sample = Sample(records, orders, _counts(rng, n))
+    for done, row in enumerate(drawn):
+        progress(done, resamples)
+        sample = Sample(text, *_blocks(rng, len(records)))
         row[:] = [figure(sample) for figure in wanted.values()]
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(drawn, (tail, 1 - tail), axis=0).tolist()
     return {name: Estimate(wanted[name](whole), low[i], high[i]) for i, name in enumerate(wanted)}
 
 
-def _counts(rng: np.random.Generator, n: int) -> Array:
-    """How often a resample has each position."""
+def _blocks(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """Where the blocks of a resample begin and end; an end beyond n goes on at the beginning."""
     length = block_length(n)
     starts = rng.integers(0, n, -(-n // length))
-    changes = np.zeros(2 * n + 1, np.int64)
-    np.add.at(changes, starts, 1)
     ends = starts + length
     ends[-1] -= len(starts) * length - n  # the last block is cut, so that n positions are counted
-    np.add.at(changes, ends, -1)
-    counts = np.cumsum(changes[:-1])
-    result: Array = counts[:n] + counts[n:]
-    return result
+    return starts, ends

@@ -4,8 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ExitCode:
+    """What a program's exit code says: in two or three words, and in full."""
+
+    code: int
+    short: str
+    meaning: str
+
+
+#: Every exit code of every command; `--help` and the user guide show this table.
+EXIT_CODES = (
+    ExitCode(0, "done", "done (also when the reader of a pipe left early)"),
+    ExitCode(1, "internal error", "internal error; `KRAFLA_DEBUG=1` shows where"),
+    ExitCode(2, "wrong usage", "wrong usage: an unknown option or ISA, a prompt longer than the context"),
+    ExitCode(3, "the CPU lacks an instruction set", "this CPU lacks the instruction set that was asked for"),
+    ExitCode(4, "cannot read or write", "a file or the network cannot be read, or a file cannot be written"),
+    ExitCode(5, "bad format", "a file is not what it should be, or needs a feature that is not there"),
+    ExitCode(6, "bad shape", "a dimension in a file is out of bounds"),
+    ExitCode(7, "out of memory", "out of memory"),
+    ExitCode(130, "interrupted", "interrupted"),
+)
 
 
 class KraflaError(Exception):

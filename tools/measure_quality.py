@@ -8,10 +8,11 @@ quantization alone costs.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,17 @@ from typing import Any
 import click
 import numpy as np
 
+from krafla.tools import exact_ops
 from krafla.tools.architectures_hf import HF
 from krafla.tools.closeness import Array, figures
 from krafla.tools.convert import Copy, Options, Plan, convert
 from krafla.tools.errors import UsageError
-from krafla.tools.mlb import LAYER_WINDOW, Header
+from krafla.tools.mlb import LAYER_WINDOW, Header, Model
 from krafla.tools.quantize import dequantize, quantize_q8_0
 from krafla.tools.sources import open_source
 
 _FAMILIES = {"llama": ("llama", "Llama"), "gemma3": ("gemma3_text", "Gemma3")}
+_PART = 128  # positions whose logits the engine gives at a time
 
 
 @dataclass
@@ -152,18 +155,56 @@ def compare(logits: Array, reference: Array, ids: list[int]) -> Closeness:
     )
 
 
-def kv_divergence(mlb: Path, ids: list[int], kv: str) -> tuple[float, float]:
-    """Mean divergence from the f32 cache over all positions, and over the last eighth of them."""
-    from krafla import Model
+def mean_divergence(parts: Iterable[Array], others: Iterable[Array]) -> float:
+    """Of logits from others, both in parts."""
+    pairs = zip(parts, others, strict=True)
+    return float(np.concatenate([figures(q, (), p)["divergence"] for q, p in pairs]).mean())
 
-    with Model.load(mlb, ctx=len(ids)) as plain, Model.load(mlb, ctx=len(ids), kv=kv) as other:
-        parts = zip(plain.logits_in_parts(ids), other.logits_in_parts(ids), strict=True)
-        found = np.concatenate([figures(q, (), p)["divergence"] for p, q in parts])
-    return float(found.mean()), float(found[-(len(ids) // 8) :].mean())
+
+def stored(x: Array, kv: str) -> Array:
+    """Heads, keys or values alike, as a cache of that type holds them."""
+    if kv == "f16":
+        return x.astype(np.float16).astype(np.float32)
+    quants, scale = exact_ops.quantize(np.ascontiguousarray(x), x.shape[-1])
+    return quants.astype(np.float32) * scale
+
+
+def round_cache(net: Any, kv: str) -> None:
+    """Make the float model round its keys and values as the cache does, and for Q8 its queries."""
+    import torch
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    plain = ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+    def attention(module: Any, q: Any, k: Any, v: Any, *rest: Any, **more: Any) -> Any:
+        if kv == "q8":
+            queries, keys = turned(q) / (q.shape[-1] & -q.shape[-1]), turned(k)
+        else:
+            queries, keys = q, torch.from_numpy(stored(k.numpy(), kv))
+        return plain(module, queries, keys, torch.from_numpy(stored(v.numpy(), kv)), *rest, **more)
+
+    def turned(x: Any) -> Any:
+        pairs = x.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)  # as ours lie
+        return torch.from_numpy(stored(exact_ops.rotate_heads(pairs.contiguous().numpy()), kv))
+
+    ALL_ATTENTION_FUNCTIONS.register("krafla", attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("krafla", ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+    net.set_attn_implementation("krafla")
+
+
+def nudged(mlb: Path) -> Path:
+    """A copy of a model in which the first norm's weights are the next larger floats."""
+    copy = mlb.with_name(f"nudged-{mlb.name}")
+    shutil.copyfile(mlb, copy)
+    tensor = Model(mlb).tensors["layers.0.attn_norm"]
+    weights = np.memmap(copy, np.float32, "r+", tensor.offset, (tensor.cols,))
+    weights[:] = np.nextafter(weights, np.float32(np.inf))
+    return copy
 
 
 _MEMORY = """
-import ctypes, json, re, sys
+import json, re, sys
 from krafla import Model
 from krafla.runtime.engine import engine
 
@@ -172,48 +213,62 @@ def kilobytes(name):
 
 path, kv, ids = sys.argv[1], sys.argv[2], json.loads(sys.stdin.read())
 engine(None)
-import numpy
-told = []
 before = kilobytes("VmRSS")
-model = Model.load(path, ctx=len(ids), kv=kv, announce=told.append)
-for part in model.logits_in_parts(ids, 8): pass
-print(json.dumps([kilobytes("VmHWM") - before, told[0]]))
+with Model.load(path, ctx=len(ids), kv=kv) as model:
+    model.prefill(ids)
+    print(json.dumps([model.config.peak_bytes, 1024 * (kilobytes("VmHWM") - before)]))
 """
 
 
-def memory(mlb: Path, ids: list[int], kv: str) -> tuple[float, float]:
-    """Megabytes at the peak as predicted before loading, and as measured."""
-    bare = mlb.with_name(f"bare-{mlb.name}")  # without the tokenizer, which is not part of the prediction
-    bare.hardlink_to(mlb)
+def memory(mlb: Path, ids: list[int], kv: str, folder: Path) -> tuple[float, float]:
+    """By how many megabytes loading and reading `ids` grows a process at most: as predicted, and as measured."""
+    bare = folder / "bare.mlb"  # without the tokenizer, which is not part of the prediction
+    bare.symlink_to(mlb.resolve())
     command = [sys.executable, "-c", _MEMORY, str(bare), kv]
     done = subprocess.run(command, input=json.dumps(ids), capture_output=True, text=True, check=True)
     bare.unlink()
-    peak, told = json.loads(done.stdout)
-    return float(told.split(" at most ")[1].split(" ")[0]), peak * 1024 / 1e6
+    predicted, measured = json.loads(done.stdout)
+    return predicted / 1e6, measured / 1e6
 
 
-def measure_caches(name: str, mlb: Path, count: int, text: str, say: Callable[[str], None]) -> list[str]:
-    """A row for each type of cache."""
-    from krafla import Model
+def measure_caches(
+    name: str, mlb: Path, net: Any, reference: Array, ids: list[int], say: Callable[[str], None]
+) -> list[str]:
+    """A row for each type of cache; `net` is the float model, `reference` its logits of `ids`."""
+    from krafla import Model as Engine
 
-    with Model.load(mlb, ctx=64) as model:
-        ids = model.encode(text)[:count]
+    n = len(ids)
+    other = nudged(mlb)
+    cases = [("f32", mlb, ""), ("f32", other, ", weights moved"), ("f16", mlb, ""), ("q8", mlb, "")]
     rows = []
-    for kv in ("f32", "f16", "q8"):
-        say(f"{name}: {kv} cache")
-        mean, late = kv_divergence(mlb, ids, kv) if kv != "f32" else (0.0, 0.0)
-        predicted, measured = memory(mlb, ids, kv)
-        rows.append(
-            f"| {kv} | {len(ids)} | {mean:.2e} | {late:.2e} | {predicted:.0f} MB | {measured:.0f} MB |"
-        )
+    for kv, path, note in cases:
+        say(f"{name}: {kv} cache{note}")
+        with Engine.load(mlb, ctx=n) as plain, Engine.load(path, ctx=n, kv=kv) as engine:
+            own = mean_divergence(engine.logits_in_parts(ids), plain.logits_in_parts(ids))
+            far = mean_divergence(engine.logits_in_parts(ids), _parts(reference))
+        alone = told = ""
+        if kv != "f32":
+            round_cache(net, kv)
+            alone = f"{mean_divergence(_parts(logits_of(net, ids)), _parts(reference)):.1e}"
+        if path == mlb:
+            predicted, measured = memory(mlb, ids, kv, mlb.parent)
+            told = f"{predicted:.1f} MB | {measured:.1f} MB ({measured / predicted - 1:+.1%})"
+        rows.append(f"| {kv}{note} | {alone} | {own:.1e} | {far:.2e} | {told or '|'} |")
+    other.unlink()
     return rows
 
 
-def measure(name: str, path: Path, mlb: Path, count: int, text: str, say: Callable[[str], None]) -> list[str]:
-    """One model's rows."""
-    from krafla import Model
+def _parts(logits: Array) -> Iterator[Array]:
+    return (logits[start : start + _PART] for start in range(0, len(logits), _PART))
 
-    with Model.load(mlb, ctx=count) as model:
+
+def measure(
+    name: str, path: Path, mlb: Path, count: int, text: str, caches: bool, say: Callable[[str], None]
+) -> tuple[list[str], list[str]]:
+    """One model's rows, and those of its types of cache if asked for."""
+    from krafla import Model as Engine
+
+    with Engine.load(mlb, ctx=count) as model:
         ids = model.encode(text)[:count]
         if len(ids) < count:
             raise UsageError(f"the text has {len(ids)} tokens, {count} are needed")
@@ -223,6 +278,8 @@ def measure(name: str, path: Path, mlb: Path, count: int, text: str, say: Callab
     reference = logits_of(net, ids)
     krafla = compare(engine, reference, ids)
     del engine
+    cache_rows = measure_caches(name, mlb, net, reference, ids, say) if caches else []
+    net.set_attn_implementation("eager")
     say(f"{name}: transformers, quantized inside")
     quantize_inside(net)
     inside = compare(logits_of(net, ids), reference, ids)
@@ -235,7 +292,7 @@ def measure(name: str, path: Path, mlb: Path, count: int, text: str, say: Callab
             f"| | {who} | {count} | {c.agreement:.2%} | {c.error:.4f} ({c.error / c.spread:.2%} of their spread) "
             f"| {c.perplexity:.3f} ({c.perplexity / float_perplexity - 1:+.2%}) |"
         )
-    return rows
+    return rows, cache_rows
 
 
 _PAGE = """# Quality
@@ -255,12 +312,21 @@ perplexity is that of the text.
 
 ## Types of cache
 
-{first}, all positions of one sequence: mean Kullback-Leibler divergence of the next token's distribution from that
-with an f32 cache, over all positions and over the last eighth; the peak of memory (without Python's own) as predicted
-before loading, and as measured (with up to 3 MB of logits). Activations are rounded to 8 bits everywhere, so any
-change, however small, moves some of them to the next step: the f16 row shows what that alone amounts to.
+{first}, {positions} positions of one sequence: mean Kullback-Leibler divergences of the next token's distribution.
 
-| cache | positions | divergence | at the end | predicted | measured |
+- *Alone*: transformers in float32, its keys and values (for q8 also the queries) rounded as this cache rounds them,
+  against itself without. It is what the cache costs.
+- *In the engine*: against the engine with an f32 cache. Activations are rounded to 8 bits everywhere, so any change,
+  however small, moves some of them to the next step, and from there on the two runs have different rounding errors. The
+  row with *weights moved* shows how much that alone is: an f32 cache, but the weights of the first norm are the next
+  larger floats. No cache that is not exact can come below it.
+- *From float32*: the engine against transformers in float32. Here the rounding of activations is in every row; what the
+  cache adds is the difference between rows.
+
+Memory is by how much loading the model and reading all positions grows the process at most, as predicted before loading
+and as measured. The tokenizer (some megabytes) is not counted.
+
+| cache | alone | in the engine | from float32 | predicted | measured |
 |---|---|---|---|---|---|
 {caches}
 """
@@ -269,9 +335,8 @@ change, however small, moves some of them to the next step: the f16 row shows wh
 @click.command()
 @click.option("--model", "models", multiple=True, required=True, metavar="NAME=FILE.gguf:POSITIONS")
 @click.option("--text", type=click.Path(path_type=Path), required=True, help="The text to measure on.")
-@click.option("--cache-positions", default=4096, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The page to write.")
-def main(models: tuple[str, ...], text: Path, cache_positions: int, out: Path) -> None:
+def main(models: tuple[str, ...], text: Path, out: Path) -> None:
     """Measure models and write the page. The first one's caches are measured, too."""
     content = text.read_text(encoding="utf-8")
 
@@ -287,15 +352,16 @@ def main(models: tuple[str, ...], text: Path, cache_positions: int, out: Path) -
             mlb = Path(folder) / f"{i}.mlb"
             say(f"{name}: converting")
             convert(path, mlb)
-            logits += measure(name, Path(path), mlb, int(count), content, say)
-            if i == 0:
-                caches = measure_caches(name, mlb, cache_positions, content, say)
+            rows, more = measure(name, Path(path), mlb, int(count), content, i == 0, say)
+            logits += rows
+            caches += more
             mlb.unlink()
-    first = models[0].partition("=")[0]
+    first, _, rest = models[0].partition("=")
     parts = {
         "text": text.as_posix(),
         "logits": "\n".join(logits),
         "first": first,
+        "positions": rest.rpartition(":")[2],
         "caches": "\n".join(caches),
     }
     out.write_text(_PAGE.format(**parts), encoding="utf-8")

@@ -1,5 +1,7 @@
 """Inner loops of the packed kernels and of attention on ARM cores, counted by llvm-mca: what this machine cannot time.
 
+For RISC-V and WebAssembly, whose cores and compilers it does not know, instructions are only counted.
+
 Needs `llvm-mca` (Debian: the package llvm). Writes a Markdown table to standard output, or between the markers of
 a page.
 """
@@ -49,6 +51,8 @@ MACS = {"sdot": 16, "smmla": 32, "smull": 8, "smull2": 8, "smlal": 8, "smlal2": 
 FLOAT_MACS = {"fmla": 4}
 #: What every block of 32 takes for its scales: convert, multiply them, multiply and add.
 SCALING = ("scvtf", "fsub", "fadd", "fmul", "fmla")
+#: ISAs without cores to simulate, and multiply-accumulates of one instruction: only counted.
+COUNTED = {"rvv": {"vwmul.vx": 16, "vwmacc.vx": 16}, "wasm_simd128": {"i32x4.dot_i16x8_s": 8}}
 TURNS = 100
 
 
@@ -121,24 +125,36 @@ def loops(assembly: str, each: Mapping[str, int] = MACS) -> Iterator[Loop]:
     label = ""
     body: list[str] = []
     for line in assembly.splitlines():
-        text = line.split("//")[0].strip()
+        text = re.split(r"//|#\s", line)[0].strip()
         if text.endswith(":"):
             label, body = text[:-1], []
         elif text and not text.startswith("."):
             body.append(text)
-            if label and re.match(rf"(b\.\w+|cbn?z)\s(.*\s)?{re.escape(label)}$", text):
+            if label and re.match(rf"(b\.?\w+|cbn?z)\s(.*\s)?{re.escape(label)}$", text):
                 yield Loop(tuple(body), each)
 
 
+def stack_loops(assembly: str, each: Mapping[str, int]) -> Iterator[Loop]:
+    """The innermost loops of WebAssembly, without locals and constants: to its compilers they are registers."""
+    for part in assembly.split("\tloop")[1:]:
+        lines = (line.split("#")[0].strip() for line in part.split("end_loop")[0].splitlines()[1:])
+        kept = (line for line in lines if line and not line.endswith(":"))
+        yield Loop(
+            tuple(line for line in kept if not re.match(r"local\.|\w+\.const|block|end_block", line)), each
+        )
+
+
 def compiled(isa: str, kernel: str) -> str:
-    """The assembly of the kernel that an ISA supplies, on AArch64."""
-    target = next(t for t in machines()[isa].isa.targets if t.triple.startswith("aarch64"))
+    """The assembly of the kernel that an ISA supplies; of ARM's on AArch64."""
+    targets = machines()[isa].isa.targets
+    target = next((t for t in targets if t.triple.startswith("aarch64")), targets[0])
+    libc = "" if target.triple.startswith("wasm") else "-musl"
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernel.s"
         arguments = [
             "cc",
             "-target",
-            f"{target.triple}-musl",
+            f"{target.triple}{libc}",
             f"-mcpu={target.mcpu}",
             *compiler.FLAGS,
             "-g0",
@@ -188,6 +204,17 @@ def figure(mca: str, core: str, isa: str, kernel: str) -> Figure:
     return Figure(core, kernel, rows, tokens, len(loop.body), loop.macs, cycles, limit, needed)
 
 
+def counted(isa: str, kernel: str) -> tuple[str, ...]:
+    """A row of the table of counted loops."""
+    each = COUNTED[isa]
+    found = (stack_loops if isa.startswith("wasm") else loops)(compiled(isa, kernel), each)
+    loop = max(found, key=lambda loop: loop.macs, default=Loop((), each))
+    if not loop.macs:
+        raise KraflaError(f"{isa}: no inner loop of {kernel} multiplies")
+    rows, tokens = tile(machines()[isa], kernel, loop.macs)
+    return f"{isa}: `{kernel}`", f"{rows} x {tokens}", f"{len(loop.body) * 16 / loop.macs:.2f}"
+
+
 def supplier(isa: str, kernel: str) -> str:
     """The ISA of the chain whose kernel it is."""
     return next(
@@ -211,11 +238,14 @@ def main(mca: str, write: Path | None) -> None:
     """Make the table."""
     try:
         text = table(HEAD, (found.cells() for found in figures(mca)))
+        packed = [kernel for kernel in KERNELS if kernel.startswith("mat")]
+        counts = table(HEAD[:3], (counted(isa, kernel) for isa in COUNTED for kernel in packed))
         version = re.search(r"LLVM version [\d.]+", subprocess.check_output([mca, "--version"], text=True))
         if write:
             replace_between(write, "arm", f"{version[0] if version else mca}:\n\n{text}")
+            replace_between(write, "counted", counts)
         else:
-            click.echo(text)
+            click.echo(f"{text}\n\n{counts}")
     except KraflaError as error:
         print(f"static_figures: {error.message}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -10,7 +10,8 @@
  *
  * A packed block (8 steps, 16 rows, 4 bytes) is a B tile of the matrix unit as it lies, 16 tokens' blocks
  * are an A tile. Weights are widened to signed bytes once for all token tiles, so there is nothing to
- * correct. Two C tiles take turns: one is multiplied while the other's sums are scaled.
+ * correct. Two C tiles take turns: a product is stored one turn after it was started, and scaled another
+ * turn later, so that neither the store nor the floats wait for the unit.
  */
 #include "ml_config.h"
 #include "core/x86_common.h"
@@ -68,21 +69,29 @@ static void matrix_tile(float *y, size_t y_stride, const int8_t *w, const float 
         sum14 = _mm512_loadu_ps((y + 14 * y_stride));
         sum15 = _mm512_loadu_ps((y + 15 * y_stride));
     }
+    /* Block b's sums are stored while block b + 1 is multiplied, and scaled while block b + 2 is. */
     _tile_loadd(2, x, 32);
     _tile_loadd(4, w, 64);
     _tile_zero(0);
     _tile_dpbssd(0, 2, 4);
-    _tile_stored(0, isums[0], 64);
-    size_t b = 0;
-    for (; b + 2 <= blocks; b += 2) {
-        /* The next block's product is under way while this one's sums are scaled. */
-        const int8_t *x1 = x + (b + 1) * 512, *x2 = x1 + 512;
-        const int8_t *w1 = w + (b + 1) * 512, *w2 = w1 + 512;
-        _tile_loadd(3, x1, 32);
-        _tile_loadd(5, w1, 64);
+    if (blocks > 1) {
+        _tile_loadd(3, x + 512, 32);
+        _tile_loadd(5, w + 512, 64);
         _tile_zero(1);
         _tile_dpbssd(1, 3, 5);
-        _tile_stored(1, isums[1], 64);
+    }
+    _tile_stored(0, isums[0], 64);
+    for (size_t b = 0; b < blocks; b += 2) {
+        const int8_t *x2 = x + (b + 2) * 512, *w2 = w + (b + 2) * 512;
+        if (b + 1 < blocks) {
+            _tile_stored(1, isums[1], 64);
+        }
+        if (b + 2 < blocks) {
+            _tile_loadd(2, x2, 32);
+            _tile_loadd(4, w2, 64);
+            _tile_zero(0);
+            _tile_dpbssd(0, 2, 4);
+        }
         {
             const __m512 w_scale = _mm512_loadu_ps(wd);
             sum0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 0)),
@@ -121,12 +130,16 @@ static void matrix_tile(float *y, size_t y_stride, const int8_t *w, const float 
             xd += 16;
         }
 
+        if (b + 1 == blocks)
+            break;
         if (b + 2 < blocks) {
-            _tile_loadd(2, x2, 32);
-            _tile_loadd(4, w2, 64);
-            _tile_zero(0);
-            _tile_dpbssd(0, 2, 4);
             _tile_stored(0, isums[0], 64);
+        }
+        if (b + 3 < blocks) {
+            _tile_loadd(3, x2 + 512, 32);
+            _tile_loadd(5, w2 + 512, 64);
+            _tile_zero(1);
+            _tile_dpbssd(1, 3, 5);
         }
         {
             const __m512 w_scale = _mm512_loadu_ps(wd);
@@ -161,45 +174,6 @@ static void matrix_tile(float *y, size_t y_stride, const int8_t *w, const float 
             sum14 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 224)),
                                     _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[14])), sum14);
             sum15 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[1] + 240)),
-                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[15])), sum15);
-            wd += 16;
-            xd += 16;
-        }
-    }
-    if (b < blocks) {
-        {
-            const __m512 w_scale = _mm512_loadu_ps(wd);
-            sum0 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 0)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
-            sum1 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 16)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
-            sum2 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 32)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
-            sum3 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 48)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
-            sum4 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 64)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
-            sum5 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 80)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
-            sum6 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 96)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[6])), sum6);
-            sum7 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 112)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[7])), sum7);
-            sum8 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 128)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[8])), sum8);
-            sum9 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 144)),
-                                   _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[9])), sum9);
-            sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 160)),
-                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[10])), sum10);
-            sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 176)),
-                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[11])), sum11);
-            sum12 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 192)),
-                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[12])), sum12);
-            sum13 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 208)),
-                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[13])), sum13);
-            sum14 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 224)),
-                                    _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[14])), sum14);
-            sum15 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(isums[0] + 240)),
                                     _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[15])), sum15);
             wd += 16;
             xd += 16;

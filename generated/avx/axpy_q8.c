@@ -8,8 +8,8 @@
 #include "core/x86_common.h"
 
 /* 4 queries share the values; sums stay in registers across the rows. */
-static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v,
-                      const float *dv, int rows, int n)
+static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v, int rows,
+                      int n)
 {
     int j = 0;
     for (; j + 16 <= n; j += 16) {
@@ -24,16 +24,16 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         for (int t = 0; t < rows; t++) {
             const __m256 v0 = ml_load_i8_avx((v + t * n) + j);
             const __m256 v1 = ml_load_i8_avx((v + t * n) + (j + 8));
-            const __m256 p0 = _mm256_set1_ps(p[t] * dv[t]);
+            const __m256 p0 = _mm256_set1_ps(p[t]);
             sum0_0 = _mm256_add_ps(_mm256_mul_ps(p0, v0), sum0_0);
             sum0_1 = _mm256_add_ps(_mm256_mul_ps(p0, v1), sum0_1);
-            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm256_add_ps(_mm256_mul_ps(p1, v0), sum1_0);
             sum1_1 = _mm256_add_ps(_mm256_mul_ps(p1, v1), sum1_1);
-            const __m256 p2 = _mm256_set1_ps(p[2 * p_stride + (size_t)t] * dv[t]);
+            const __m256 p2 = _mm256_set1_ps(p[2 * p_stride + (size_t)t]);
             sum2_0 = _mm256_add_ps(_mm256_mul_ps(p2, v0), sum2_0);
             sum2_1 = _mm256_add_ps(_mm256_mul_ps(p2, v1), sum2_1);
-            const __m256 p3 = _mm256_set1_ps(p[3 * p_stride + (size_t)t] * dv[t]);
+            const __m256 p3 = _mm256_set1_ps(p[3 * p_stride + (size_t)t]);
             sum3_0 = _mm256_add_ps(_mm256_mul_ps(p3, v0), sum3_0);
             sum3_1 = _mm256_add_ps(_mm256_mul_ps(p3, v1), sum3_1);
         }
@@ -53,13 +53,13 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         __m256 sum3_0 = _mm256_loadu_ps((y + 3 * y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const __m256 v0 = ml_load_i8_avx((v + t * n) + j);
-            const __m256 p0 = _mm256_set1_ps(p[t] * dv[t]);
+            const __m256 p0 = _mm256_set1_ps(p[t]);
             sum0_0 = _mm256_add_ps(_mm256_mul_ps(p0, v0), sum0_0);
-            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm256_add_ps(_mm256_mul_ps(p1, v0), sum1_0);
-            const __m256 p2 = _mm256_set1_ps(p[2 * p_stride + (size_t)t] * dv[t]);
+            const __m256 p2 = _mm256_set1_ps(p[2 * p_stride + (size_t)t]);
             sum2_0 = _mm256_add_ps(_mm256_mul_ps(p2, v0), sum2_0);
-            const __m256 p3 = _mm256_set1_ps(p[3 * p_stride + (size_t)t] * dv[t]);
+            const __m256 p3 = _mm256_set1_ps(p[3 * p_stride + (size_t)t]);
             sum3_0 = _mm256_add_ps(_mm256_mul_ps(p3, v0), sum3_0);
         }
         _mm256_storeu_ps(y + j, sum0_0);
@@ -74,13 +74,13 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum3_0 = (y + 3 * y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
-            const float p2 = p[2 * p_stride + (size_t)t] * dv[t];
+            const float p2 = p[2 * p_stride + (size_t)t];
             sum2_0 = ml_madd(p2, v0, sum2_0);
-            const float p3 = p[3 * p_stride + (size_t)t] * dv[t];
+            const float p3 = p[3 * p_stride + (size_t)t];
             sum3_0 = ml_madd(p3, v0, sum3_0);
         }
         y[j] = sum0_0;
@@ -91,8 +91,8 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
 }
 
 /* 2 queries share the values; sums stay in registers across the rows. */
-static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v,
-                      const float *dv, int rows, int n)
+static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v, int rows,
+                      int n)
 {
     int j = 0;
     for (; j + 16 <= n; j += 16) {
@@ -103,10 +103,10 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         for (int t = 0; t < rows; t++) {
             const __m256 v0 = ml_load_i8_avx((v + t * n) + j);
             const __m256 v1 = ml_load_i8_avx((v + t * n) + (j + 8));
-            const __m256 p0 = _mm256_set1_ps(p[t] * dv[t]);
+            const __m256 p0 = _mm256_set1_ps(p[t]);
             sum0_0 = _mm256_add_ps(_mm256_mul_ps(p0, v0), sum0_0);
             sum0_1 = _mm256_add_ps(_mm256_mul_ps(p0, v1), sum0_1);
-            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm256_add_ps(_mm256_mul_ps(p1, v0), sum1_0);
             sum1_1 = _mm256_add_ps(_mm256_mul_ps(p1, v1), sum1_1);
         }
@@ -120,9 +120,9 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         __m256 sum1_0 = _mm256_loadu_ps((y + y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const __m256 v0 = ml_load_i8_avx((v + t * n) + j);
-            const __m256 p0 = _mm256_set1_ps(p[t] * dv[t]);
+            const __m256 p0 = _mm256_set1_ps(p[t]);
             sum0_0 = _mm256_add_ps(_mm256_mul_ps(p0, v0), sum0_0);
-            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m256 p1 = _mm256_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm256_add_ps(_mm256_mul_ps(p1, v0), sum1_0);
         }
         _mm256_storeu_ps(y + j, sum0_0);
@@ -133,9 +133,9 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum1_0 = (y + y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
         }
         y[j] = sum0_0;
@@ -144,7 +144,7 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
 }
 
 /* 1 query weighs the values; sums stay in registers across the rows. */
-static void queries_1(float *y, const float *p, const int8_t *v, const float *dv, int rows, int n)
+static void queries_1(float *y, const float *p, const int8_t *v, int rows, int n)
 {
     int j = 0;
     for (; j + 16 <= n; j += 16) {
@@ -153,7 +153,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         for (int t = 0; t < rows; t++) {
             const __m256 v0 = ml_load_i8_avx((v + t * n) + j);
             const __m256 v1 = ml_load_i8_avx((v + t * n) + (j + 8));
-            const __m256 p0 = _mm256_set1_ps(p[t] * dv[t]);
+            const __m256 p0 = _mm256_set1_ps(p[t]);
             sum0_0 = _mm256_add_ps(_mm256_mul_ps(p0, v0), sum0_0);
             sum0_1 = _mm256_add_ps(_mm256_mul_ps(p0, v1), sum0_1);
         }
@@ -164,7 +164,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         __m256 sum0_0 = _mm256_loadu_ps(y + j);
         for (int t = 0; t < rows; t++) {
             const __m256 v0 = ml_load_i8_avx((v + t * n) + j);
-            const __m256 p0 = _mm256_set1_ps(p[t] * dv[t]);
+            const __m256 p0 = _mm256_set1_ps(p[t]);
             sum0_0 = _mm256_add_ps(_mm256_mul_ps(p0, v0), sum0_0);
         }
         _mm256_storeu_ps(y + j, sum0_0);
@@ -173,7 +173,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         float sum0_0 = y[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
         }
         y[j] = sum0_0;
@@ -181,13 +181,13 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
 }
 
 void ml_k_axpy_q8_avx(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
-                      const int8_t *v, const float *dv, int rows, int n)
+                      const int8_t *v, int rows, int n)
 {
     int i = 0;
     for (; i + 4 <= queries; i += 4)
-        queries_4(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, dv, rows, n);
+        queries_4(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
     for (; i + 2 <= queries; i += 2)
-        queries_2(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, dv, rows, n);
+        queries_2(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
     for (; i + 1 <= queries; i += 1)
-        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, dv, rows, n);
+        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, rows, n);
 }

@@ -61,7 +61,15 @@ void ml_k_dot_q8_avx(float *s, size_t s_stride, const int8_t *xt, const float *d
 
 /* Weighted sums y[query] += p[query][t] v[t] over rows of q8 values, in increasing t. */
 void ml_k_axpy_q8_avx(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
-                      const int8_t *v, const float *dv, int rows, int n);
+                      const int8_t *v, int rows, int n);
 #define ML_HAS_AXPY_Q8_AVX 1
+
+/* o = the f16 elements x as floats, exactly; scales are not applied. */
+void ml_k_widen_f16_avx(float *o, const uint16_t *x, int n);
+#define ML_HAS_WIDEN_F16_AVX 1
+
+/* o = the q8 elements x as floats, exactly; scales are not applied. */
+void ml_k_widen_q8_avx(float *o, const int8_t *x, int n);
+#define ML_HAS_WIDEN_Q8_AVX 1
 
 #endif

@@ -9,6 +9,22 @@
 #include "avx/math_avx.h"
 #include "scalar/math_scalar.h"
 
+/* Replaces scores by their exponentials, and returns these. */
+ML_ALWAYS_INLINE __m256 weigh_avx(float *x, float maximum)
+{
+    const __m256 weight = ml_exp_avx(_mm256_sub_ps(_mm256_loadu_ps(x), _mm256_set1_ps(maximum)));
+    _mm256_storeu_ps(x, weight);
+    return weight;
+}
+
+/* Replaces scores by their exponentials, and returns these. */
+ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
+{
+    const float weight = ml_exp_scalar((x[0] - maximum));
+    x[0] = weight;
+    return weight;
+}
+
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -22,11 +38,23 @@ static void all_masked(float *x, int n)
 
 void ml_k_softmax_avx(float *x, int n)
 {
-    __m256 maximum_lanes = _mm256_set1_ps(-INFINITY);
+    __m256 maximum_lanes0 = _mm256_set1_ps(-INFINITY);
+    __m256 maximum_lanes1 = _mm256_set1_ps(-INFINITY);
+    __m256 maximum_lanes2 = _mm256_set1_ps(-INFINITY);
+    __m256 maximum_lanes3 = _mm256_set1_ps(-INFINITY);
     int i = 0;
+    for (; i + 32 <= n; i += 32) { /* in turn, to hide the latency */
+        maximum_lanes0 = _mm256_max_ps(_mm256_loadu_ps(x + i), maximum_lanes0);
+        maximum_lanes1 = _mm256_max_ps(_mm256_loadu_ps(x + (i + 8)), maximum_lanes1);
+        maximum_lanes2 = _mm256_max_ps(_mm256_loadu_ps(x + (i + 16)), maximum_lanes2);
+        maximum_lanes3 = _mm256_max_ps(_mm256_loadu_ps(x + (i + 24)), maximum_lanes3);
+    }
     for (; i + 8 <= n; i += 8)
-        maximum_lanes = _mm256_max_ps(_mm256_loadu_ps(x + i), maximum_lanes);
-    float maximum = ml_max_256(maximum_lanes);
+        maximum_lanes0 = _mm256_max_ps(_mm256_loadu_ps(x + i), maximum_lanes0);
+    maximum_lanes0 = _mm256_max_ps(maximum_lanes0, maximum_lanes2);
+    maximum_lanes1 = _mm256_max_ps(maximum_lanes1, maximum_lanes3);
+    maximum_lanes0 = _mm256_max_ps(maximum_lanes0, maximum_lanes1);
+    float maximum = ml_max_256(maximum_lanes0);
     for (; i < n; i++) {
         float value = x[i];
         maximum = (value > maximum ? value : maximum);
@@ -35,29 +63,22 @@ void ml_k_softmax_avx(float *x, int n)
         all_masked(x, n);
         return;
     }
-    int j = 0;
-    for (; j + 8 <= n; j += 8) {
-        _mm256_storeu_ps(x + j, ml_exp_avx(_mm256_sub_ps(_mm256_loadu_ps(x + j), _mm256_set1_ps(maximum))));
-    }
-    for (; j < n; j++) { /* the rest, one by one */
-        x[j] = ml_exp_scalar((x[j] - maximum));
-    }
     __m256 p0 = _mm256_set1_ps(0.0f);
     __m256 p1 = _mm256_set1_ps(0.0f);
-    int k = 0;
-    for (; k + 16 <= n; k += 16) {
-        p0 = _mm256_add_ps(p0, _mm256_loadu_ps(x + k));
-        p1 = _mm256_add_ps(p1, _mm256_loadu_ps(x + (k + 8)));
+    int j = 0;
+    for (; j + 16 <= n; j += 16) {
+        p0 = _mm256_add_ps(p0, weigh_avx(x + j, maximum));
+        p1 = _mm256_add_ps(p1, weigh_avx(x + j + 8, maximum));
     }
     float sum;
-    if (k == n) {
+    if (j == n) {
         sum = ml_fold16_256(p0, p1);
     } else {
         float partial[16];
         _mm256_storeu_ps(partial, p0);
         _mm256_storeu_ps(partial + 8, p1);
-        for (; k < n; k++)
-            partial[k & 15] = (partial[k & 15] + x[k]);
+        for (; j < n; j++)
+            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;

@@ -8,8 +8,8 @@
 #include "core/x86_common.h"
 
 /* 6 queries share the values; sums stay in registers across the rows. */
-static void queries_6(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v,
-                      const float *dv, int rows, int n)
+static void queries_6(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v, int rows,
+                      int n)
 {
     int j = 0;
     for (; j + 64 <= n; j += 64) {
@@ -42,32 +42,32 @@ static void queries_6(float *y, size_t y_stride, const float *p, size_t p_stride
             const __m512 v1 = ml_load_i8_512((v + t * n) + (j + 16));
             const __m512 v2 = ml_load_i8_512((v + t * n) + (j + 32));
             const __m512 v3 = ml_load_i8_512((v + t * n) + (j + 48));
-            const __m512 p0 = _mm512_set1_ps(p[t] * dv[t]);
+            const __m512 p0 = _mm512_set1_ps(p[t]);
             sum0_0 = _mm512_fmadd_ps(p0, v0, sum0_0);
             sum0_1 = _mm512_fmadd_ps(p0, v1, sum0_1);
             sum0_2 = _mm512_fmadd_ps(p0, v2, sum0_2);
             sum0_3 = _mm512_fmadd_ps(p0, v3, sum0_3);
-            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm512_fmadd_ps(p1, v0, sum1_0);
             sum1_1 = _mm512_fmadd_ps(p1, v1, sum1_1);
             sum1_2 = _mm512_fmadd_ps(p1, v2, sum1_2);
             sum1_3 = _mm512_fmadd_ps(p1, v3, sum1_3);
-            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t]);
             sum2_0 = _mm512_fmadd_ps(p2, v0, sum2_0);
             sum2_1 = _mm512_fmadd_ps(p2, v1, sum2_1);
             sum2_2 = _mm512_fmadd_ps(p2, v2, sum2_2);
             sum2_3 = _mm512_fmadd_ps(p2, v3, sum2_3);
-            const __m512 p3 = _mm512_set1_ps(p[3 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p3 = _mm512_set1_ps(p[3 * p_stride + (size_t)t]);
             sum3_0 = _mm512_fmadd_ps(p3, v0, sum3_0);
             sum3_1 = _mm512_fmadd_ps(p3, v1, sum3_1);
             sum3_2 = _mm512_fmadd_ps(p3, v2, sum3_2);
             sum3_3 = _mm512_fmadd_ps(p3, v3, sum3_3);
-            const __m512 p4 = _mm512_set1_ps(p[4 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p4 = _mm512_set1_ps(p[4 * p_stride + (size_t)t]);
             sum4_0 = _mm512_fmadd_ps(p4, v0, sum4_0);
             sum4_1 = _mm512_fmadd_ps(p4, v1, sum4_1);
             sum4_2 = _mm512_fmadd_ps(p4, v2, sum4_2);
             sum4_3 = _mm512_fmadd_ps(p4, v3, sum4_3);
-            const __m512 p5 = _mm512_set1_ps(p[5 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p5 = _mm512_set1_ps(p[5 * p_stride + (size_t)t]);
             sum5_0 = _mm512_fmadd_ps(p5, v0, sum5_0);
             sum5_1 = _mm512_fmadd_ps(p5, v1, sum5_1);
             sum5_2 = _mm512_fmadd_ps(p5, v2, sum5_2);
@@ -107,17 +107,17 @@ static void queries_6(float *y, size_t y_stride, const float *p, size_t p_stride
         __m512 sum5_0 = _mm512_loadu_ps((y + 5 * y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const __m512 v0 = ml_load_i8_512((v + t * n) + j);
-            const __m512 p0 = _mm512_set1_ps(p[t] * dv[t]);
+            const __m512 p0 = _mm512_set1_ps(p[t]);
             sum0_0 = _mm512_fmadd_ps(p0, v0, sum0_0);
-            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm512_fmadd_ps(p1, v0, sum1_0);
-            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t]);
             sum2_0 = _mm512_fmadd_ps(p2, v0, sum2_0);
-            const __m512 p3 = _mm512_set1_ps(p[3 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p3 = _mm512_set1_ps(p[3 * p_stride + (size_t)t]);
             sum3_0 = _mm512_fmadd_ps(p3, v0, sum3_0);
-            const __m512 p4 = _mm512_set1_ps(p[4 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p4 = _mm512_set1_ps(p[4 * p_stride + (size_t)t]);
             sum4_0 = _mm512_fmadd_ps(p4, v0, sum4_0);
-            const __m512 p5 = _mm512_set1_ps(p[5 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p5 = _mm512_set1_ps(p[5 * p_stride + (size_t)t]);
             sum5_0 = _mm512_fmadd_ps(p5, v0, sum5_0);
         }
         _mm512_storeu_ps(y + j, sum0_0);
@@ -136,17 +136,17 @@ static void queries_6(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum5_0 = (y + 5 * y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
-            const float p2 = p[2 * p_stride + (size_t)t] * dv[t];
+            const float p2 = p[2 * p_stride + (size_t)t];
             sum2_0 = ml_madd(p2, v0, sum2_0);
-            const float p3 = p[3 * p_stride + (size_t)t] * dv[t];
+            const float p3 = p[3 * p_stride + (size_t)t];
             sum3_0 = ml_madd(p3, v0, sum3_0);
-            const float p4 = p[4 * p_stride + (size_t)t] * dv[t];
+            const float p4 = p[4 * p_stride + (size_t)t];
             sum4_0 = ml_madd(p4, v0, sum4_0);
-            const float p5 = p[5 * p_stride + (size_t)t] * dv[t];
+            const float p5 = p[5 * p_stride + (size_t)t];
             sum5_0 = ml_madd(p5, v0, sum5_0);
         }
         y[j] = sum0_0;
@@ -159,8 +159,8 @@ static void queries_6(float *y, size_t y_stride, const float *p, size_t p_stride
 }
 
 /* 3 queries share the values; sums stay in registers across the rows. */
-static void queries_3(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v,
-                      const float *dv, int rows, int n)
+static void queries_3(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v, int rows,
+                      int n)
 {
     int j = 0;
     for (; j + 64 <= n; j += 64) {
@@ -181,17 +181,17 @@ static void queries_3(float *y, size_t y_stride, const float *p, size_t p_stride
             const __m512 v1 = ml_load_i8_512((v + t * n) + (j + 16));
             const __m512 v2 = ml_load_i8_512((v + t * n) + (j + 32));
             const __m512 v3 = ml_load_i8_512((v + t * n) + (j + 48));
-            const __m512 p0 = _mm512_set1_ps(p[t] * dv[t]);
+            const __m512 p0 = _mm512_set1_ps(p[t]);
             sum0_0 = _mm512_fmadd_ps(p0, v0, sum0_0);
             sum0_1 = _mm512_fmadd_ps(p0, v1, sum0_1);
             sum0_2 = _mm512_fmadd_ps(p0, v2, sum0_2);
             sum0_3 = _mm512_fmadd_ps(p0, v3, sum0_3);
-            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm512_fmadd_ps(p1, v0, sum1_0);
             sum1_1 = _mm512_fmadd_ps(p1, v1, sum1_1);
             sum1_2 = _mm512_fmadd_ps(p1, v2, sum1_2);
             sum1_3 = _mm512_fmadd_ps(p1, v3, sum1_3);
-            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t]);
             sum2_0 = _mm512_fmadd_ps(p2, v0, sum2_0);
             sum2_1 = _mm512_fmadd_ps(p2, v1, sum2_1);
             sum2_2 = _mm512_fmadd_ps(p2, v2, sum2_2);
@@ -216,11 +216,11 @@ static void queries_3(float *y, size_t y_stride, const float *p, size_t p_stride
         __m512 sum2_0 = _mm512_loadu_ps((y + 2 * y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const __m512 v0 = ml_load_i8_512((v + t * n) + j);
-            const __m512 p0 = _mm512_set1_ps(p[t] * dv[t]);
+            const __m512 p0 = _mm512_set1_ps(p[t]);
             sum0_0 = _mm512_fmadd_ps(p0, v0, sum0_0);
-            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t] * dv[t]);
+            const __m512 p1 = _mm512_set1_ps(p[p_stride + (size_t)t]);
             sum1_0 = _mm512_fmadd_ps(p1, v0, sum1_0);
-            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t] * dv[t]);
+            const __m512 p2 = _mm512_set1_ps(p[2 * p_stride + (size_t)t]);
             sum2_0 = _mm512_fmadd_ps(p2, v0, sum2_0);
         }
         _mm512_storeu_ps(y + j, sum0_0);
@@ -233,11 +233,11 @@ static void queries_3(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum2_0 = (y + 2 * y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
-            const float p2 = p[2 * p_stride + (size_t)t] * dv[t];
+            const float p2 = p[2 * p_stride + (size_t)t];
             sum2_0 = ml_madd(p2, v0, sum2_0);
         }
         y[j] = sum0_0;
@@ -247,7 +247,7 @@ static void queries_3(float *y, size_t y_stride, const float *p, size_t p_stride
 }
 
 /* 1 query weighs the values; sums stay in registers across the rows. */
-static void queries_1(float *y, const float *p, const int8_t *v, const float *dv, int rows, int n)
+static void queries_1(float *y, const float *p, const int8_t *v, int rows, int n)
 {
     int j = 0;
     for (; j + 64 <= n; j += 64) {
@@ -260,7 +260,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
             const __m512 v1 = ml_load_i8_512((v + t * n) + (j + 16));
             const __m512 v2 = ml_load_i8_512((v + t * n) + (j + 32));
             const __m512 v3 = ml_load_i8_512((v + t * n) + (j + 48));
-            const __m512 p0 = _mm512_set1_ps(p[t] * dv[t]);
+            const __m512 p0 = _mm512_set1_ps(p[t]);
             sum0_0 = _mm512_fmadd_ps(p0, v0, sum0_0);
             sum0_1 = _mm512_fmadd_ps(p0, v1, sum0_1);
             sum0_2 = _mm512_fmadd_ps(p0, v2, sum0_2);
@@ -275,7 +275,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         __m512 sum0_0 = _mm512_loadu_ps(y + j);
         for (int t = 0; t < rows; t++) {
             const __m512 v0 = ml_load_i8_512((v + t * n) + j);
-            const __m512 p0 = _mm512_set1_ps(p[t] * dv[t]);
+            const __m512 p0 = _mm512_set1_ps(p[t]);
             sum0_0 = _mm512_fmadd_ps(p0, v0, sum0_0);
         }
         _mm512_storeu_ps(y + j, sum0_0);
@@ -284,7 +284,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         float sum0_0 = y[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
         }
         y[j] = sum0_0;
@@ -292,13 +292,13 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
 }
 
 void ml_k_axpy_q8_avx512vnni(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
-                             const int8_t *v, const float *dv, int rows, int n)
+                             const int8_t *v, int rows, int n)
 {
     int i = 0;
     for (; i + 6 <= queries; i += 6)
-        queries_6(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, dv, rows, n);
+        queries_6(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
     for (; i + 3 <= queries; i += 3)
-        queries_3(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, dv, rows, n);
+        queries_3(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
     for (; i + 1 <= queries; i += 1)
-        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, dv, rows, n);
+        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, rows, n);
 }

@@ -11,12 +11,28 @@
 /* One block: the rule of the file format in exact single-precision operations. */
 static void quantize_block(int8_t *q, float *d, int32_t *s, const float *x)
 {
-    __m512 largest_lanes = _mm512_set1_ps(0.0f);
+    __m512 largest_lanes0 = _mm512_set1_ps(0.0f);
+    __m512 largest_lanes1 = _mm512_set1_ps(0.0f);
+    __m512 largest_lanes2 = _mm512_set1_ps(0.0f);
+    __m512 largest_lanes3 = _mm512_set1_ps(0.0f);
     int i = 0;
+    for (; i + 64 <= 32; i += 64) { /* in turn, to hide the latency */
+        largest_lanes0 =
+            _mm512_max_ps(_mm512_andnot_ps(_mm512_set1_ps(-0.0f), _mm512_loadu_ps(x + i)), largest_lanes0);
+        largest_lanes1 = _mm512_max_ps(_mm512_andnot_ps(_mm512_set1_ps(-0.0f), _mm512_loadu_ps(x + (i + 16))),
+                                       largest_lanes1);
+        largest_lanes2 = _mm512_max_ps(_mm512_andnot_ps(_mm512_set1_ps(-0.0f), _mm512_loadu_ps(x + (i + 32))),
+                                       largest_lanes2);
+        largest_lanes3 = _mm512_max_ps(_mm512_andnot_ps(_mm512_set1_ps(-0.0f), _mm512_loadu_ps(x + (i + 48))),
+                                       largest_lanes3);
+    }
     for (; i + 16 <= 32; i += 16)
-        largest_lanes =
-            _mm512_max_ps(_mm512_andnot_ps(_mm512_set1_ps(-0.0f), _mm512_loadu_ps(x + i)), largest_lanes);
-    float largest = ml_max_512(largest_lanes);
+        largest_lanes0 =
+            _mm512_max_ps(_mm512_andnot_ps(_mm512_set1_ps(-0.0f), _mm512_loadu_ps(x + i)), largest_lanes0);
+    largest_lanes0 = _mm512_max_ps(largest_lanes0, largest_lanes2);
+    largest_lanes1 = _mm512_max_ps(largest_lanes1, largest_lanes3);
+    largest_lanes0 = _mm512_max_ps(largest_lanes0, largest_lanes1);
+    float largest = ml_max_512(largest_lanes0);
     if (largest < 1e-30f) { /* 127 / largest would overflow */
         memset(q, 0, ML_BLOCK);
         *d = 0.0f;

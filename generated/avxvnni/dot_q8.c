@@ -10,50 +10,175 @@
 #include "ml_config.h"
 #include "core/x86_common.h"
 
+/* 12 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
+static void queries_12(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
+                       const int32_t *xs, const uint8_t *k, const float *dk, int n)
+{
+
+    for (int t = 0; t < ML_PAGE; t += 8) {
+        __m256i isum0_0 = _mm256_set1_epi32(xs[0]);
+        __m256i isum1_0 = _mm256_set1_epi32(xs[1]);
+        __m256i isum2_0 = _mm256_set1_epi32(xs[2]);
+        __m256i isum3_0 = _mm256_set1_epi32(xs[3]);
+        __m256i isum4_0 = _mm256_set1_epi32(xs[4]);
+        __m256i isum5_0 = _mm256_set1_epi32(xs[5]);
+        __m256i isum6_0 = _mm256_set1_epi32(xs[6]);
+        __m256i isum7_0 = _mm256_set1_epi32(xs[7]);
+        __m256i isum8_0 = _mm256_set1_epi32(xs[8]);
+        __m256i isum9_0 = _mm256_set1_epi32(xs[9]);
+        __m256i isum10_0 = _mm256_set1_epi32(xs[10]);
+        __m256i isum11_0 = _mm256_set1_epi32(xs[11]);
+        for (int step = 0; step < n / 4; step++) {
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
+                isum0_0 = _mm256_dpbusd_avx_epi32(isum0_0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+                isum1_0 = _mm256_dpbusd_avx_epi32(isum1_0, w0,
+                                                  _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
+                isum2_0 = _mm256_dpbusd_avx_epi32(
+                    isum2_0, w0, _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+                isum3_0 = _mm256_dpbusd_avx_epi32(
+                    isum3_0, w0, _mm256_set1_epi32(ml_load_i32(x + 3 * x_stride + step * 4)));
+                isum4_0 = _mm256_dpbusd_avx_epi32(
+                    isum4_0, w0, _mm256_set1_epi32(ml_load_i32(x + 4 * x_stride + step * 4)));
+                isum5_0 = _mm256_dpbusd_avx_epi32(
+                    isum5_0, w0, _mm256_set1_epi32(ml_load_i32(x + 5 * x_stride + step * 4)));
+                isum6_0 = _mm256_dpbusd_avx_epi32(
+                    isum6_0, w0, _mm256_set1_epi32(ml_load_i32(x + 6 * x_stride + step * 4)));
+                isum7_0 = _mm256_dpbusd_avx_epi32(
+                    isum7_0, w0, _mm256_set1_epi32(ml_load_i32(x + 7 * x_stride + step * 4)));
+                isum8_0 = _mm256_dpbusd_avx_epi32(
+                    isum8_0, w0, _mm256_set1_epi32(ml_load_i32(x + 8 * x_stride + step * 4)));
+                isum9_0 = _mm256_dpbusd_avx_epi32(
+                    isum9_0, w0, _mm256_set1_epi32(ml_load_i32(x + 9 * x_stride + step * 4)));
+                isum10_0 = _mm256_dpbusd_avx_epi32(
+                    isum10_0, w0, _mm256_set1_epi32(ml_load_i32(x + 10 * x_stride + step * 4)));
+                isum11_0 = _mm256_dpbusd_avx_epi32(
+                    isum11_0, w0, _mm256_set1_epi32(ml_load_i32(x + 11 * x_stride + step * 4)));
+            }
+        }
+        const __m256 k_scale0 = _mm256_loadu_ps(dk + t);
+        _mm256_storeu_ps(s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_0),
+                                              _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale0)));
+        _mm256_storeu_ps((s + s_stride) + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum1_0),
+                                                           _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 2 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2_0), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 3 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum3_0), _mm256_mul_ps(_mm256_set1_ps(dq[3]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 4 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum4_0), _mm256_mul_ps(_mm256_set1_ps(dq[4]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 5 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum5_0), _mm256_mul_ps(_mm256_set1_ps(dq[5]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 6 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum6_0), _mm256_mul_ps(_mm256_set1_ps(dq[6]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 7 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum7_0), _mm256_mul_ps(_mm256_set1_ps(dq[7]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 8 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum8_0), _mm256_mul_ps(_mm256_set1_ps(dq[8]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 9 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum9_0), _mm256_mul_ps(_mm256_set1_ps(dq[9]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 10 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum10_0), _mm256_mul_ps(_mm256_set1_ps(dq[10]), k_scale0)));
+        _mm256_storeu_ps(
+            (s + 11 * s_stride) + t,
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum11_0), _mm256_mul_ps(_mm256_set1_ps(dq[11]), k_scale0)));
+        k += n * 8;
+    }
+}
+
 /* 6 queries share the page's keys, which are packed like rows of weights: a lane owns a position. */
 static void queries_6(float *s, size_t s_stride, const int8_t *x, size_t x_stride, const float *dq,
                       const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
 
-    for (int t = 0; t < ML_PAGE; t += 8) {
-        __m256i isum0 = _mm256_set1_epi32(xs[0]);
-        __m256i isum1 = _mm256_set1_epi32(xs[1]);
-        __m256i isum2 = _mm256_set1_epi32(xs[2]);
-        __m256i isum3 = _mm256_set1_epi32(xs[3]);
-        __m256i isum4 = _mm256_set1_epi32(xs[4]);
-        __m256i isum5 = _mm256_set1_epi32(xs[5]);
+    for (int t = 0; t < ML_PAGE; t += 16) {
+        __m256i isum0_0 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_1 = _mm256_set1_epi32(xs[0]);
+        __m256i isum1_0 = _mm256_set1_epi32(xs[1]);
+        __m256i isum1_1 = _mm256_set1_epi32(xs[1]);
+        __m256i isum2_0 = _mm256_set1_epi32(xs[2]);
+        __m256i isum2_1 = _mm256_set1_epi32(xs[2]);
+        __m256i isum3_0 = _mm256_set1_epi32(xs[3]);
+        __m256i isum3_1 = _mm256_set1_epi32(xs[3]);
+        __m256i isum4_0 = _mm256_set1_epi32(xs[4]);
+        __m256i isum4_1 = _mm256_set1_epi32(xs[4]);
+        __m256i isum5_0 = _mm256_set1_epi32(xs[5]);
+        __m256i isum5_1 = _mm256_set1_epi32(xs[5]);
         for (int step = 0; step < n / 4; step++) {
-            const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
-            isum1 =
-                _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
-            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0,
-                                            _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
-            isum3 = _mm256_dpbusd_avx_epi32(isum3, w0,
-                                            _mm256_set1_epi32(ml_load_i32(x + 3 * x_stride + step * 4)));
-            isum4 = _mm256_dpbusd_avx_epi32(isum4, w0,
-                                            _mm256_set1_epi32(ml_load_i32(x + 4 * x_stride + step * 4)));
-            isum5 = _mm256_dpbusd_avx_epi32(isum5, w0,
-                                            _mm256_set1_epi32(ml_load_i32(x + 5 * x_stride + step * 4)));
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
+                isum0_0 = _mm256_dpbusd_avx_epi32(isum0_0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+                isum1_0 = _mm256_dpbusd_avx_epi32(isum1_0, w0,
+                                                  _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
+                isum2_0 = _mm256_dpbusd_avx_epi32(
+                    isum2_0, w0, _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+                isum3_0 = _mm256_dpbusd_avx_epi32(
+                    isum3_0, w0, _mm256_set1_epi32(ml_load_i32(x + 3 * x_stride + step * 4)));
+                isum4_0 = _mm256_dpbusd_avx_epi32(
+                    isum4_0, w0, _mm256_set1_epi32(ml_load_i32(x + 4 * x_stride + step * 4)));
+                isum5_0 = _mm256_dpbusd_avx_epi32(
+                    isum5_0, w0, _mm256_set1_epi32(ml_load_i32(x + 5 * x_stride + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 8 + step * 32));
+                isum0_1 = _mm256_dpbusd_avx_epi32(isum0_1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+                isum1_1 = _mm256_dpbusd_avx_epi32(isum1_1, w0,
+                                                  _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
+                isum2_1 = _mm256_dpbusd_avx_epi32(
+                    isum2_1, w0, _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+                isum3_1 = _mm256_dpbusd_avx_epi32(
+                    isum3_1, w0, _mm256_set1_epi32(ml_load_i32(x + 3 * x_stride + step * 4)));
+                isum4_1 = _mm256_dpbusd_avx_epi32(
+                    isum4_1, w0, _mm256_set1_epi32(ml_load_i32(x + 4 * x_stride + step * 4)));
+                isum5_1 = _mm256_dpbusd_avx_epi32(
+                    isum5_1, w0, _mm256_set1_epi32(ml_load_i32(x + 5 * x_stride + step * 4)));
+            }
         }
-        const __m256 k_scale = _mm256_loadu_ps(dk + t);
-        _mm256_storeu_ps(
-            s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale)));
-        _mm256_storeu_ps((s + s_stride) + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum1),
-                                                           _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale)));
+        const __m256 k_scale0 = _mm256_loadu_ps(dk + t);
+        _mm256_storeu_ps(s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_0),
+                                              _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale0)));
+        _mm256_storeu_ps((s + s_stride) + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum1_0),
+                                                           _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale0)));
         _mm256_storeu_ps(
             (s + 2 * s_stride) + t,
-            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale)));
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2_0), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale0)));
         _mm256_storeu_ps(
             (s + 3 * s_stride) + t,
-            _mm256_mul_ps(_mm256_cvtepi32_ps(isum3), _mm256_mul_ps(_mm256_set1_ps(dq[3]), k_scale)));
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum3_0), _mm256_mul_ps(_mm256_set1_ps(dq[3]), k_scale0)));
         _mm256_storeu_ps(
             (s + 4 * s_stride) + t,
-            _mm256_mul_ps(_mm256_cvtepi32_ps(isum4), _mm256_mul_ps(_mm256_set1_ps(dq[4]), k_scale)));
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum4_0), _mm256_mul_ps(_mm256_set1_ps(dq[4]), k_scale0)));
         _mm256_storeu_ps(
             (s + 5 * s_stride) + t,
-            _mm256_mul_ps(_mm256_cvtepi32_ps(isum5), _mm256_mul_ps(_mm256_set1_ps(dq[5]), k_scale)));
-        k += n * 8;
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum5_0), _mm256_mul_ps(_mm256_set1_ps(dq[5]), k_scale0)));
+        const __m256 k_scale1 = _mm256_loadu_ps(dk + (t + 8));
+        _mm256_storeu_ps(s + (t + 8), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_1),
+                                                    _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale1)));
+        _mm256_storeu_ps(
+            (s + s_stride) + (t + 8),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum1_1), _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale1)));
+        _mm256_storeu_ps(
+            (s + 2 * s_stride) + (t + 8),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2_1), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale1)));
+        _mm256_storeu_ps(
+            (s + 3 * s_stride) + (t + 8),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum3_1), _mm256_mul_ps(_mm256_set1_ps(dq[3]), k_scale1)));
+        _mm256_storeu_ps(
+            (s + 4 * s_stride) + (t + 8),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum4_1), _mm256_mul_ps(_mm256_set1_ps(dq[4]), k_scale1)));
+        _mm256_storeu_ps(
+            (s + 5 * s_stride) + (t + 8),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum5_1), _mm256_mul_ps(_mm256_set1_ps(dq[5]), k_scale1)));
+        k += n * 16;
     }
 }
 
@@ -62,27 +187,89 @@ static void queries_3(float *s, size_t s_stride, const int8_t *x, size_t x_strid
                       const int32_t *xs, const uint8_t *k, const float *dk, int n)
 {
 
-    for (int t = 0; t < ML_PAGE; t += 8) {
-        __m256i isum0 = _mm256_set1_epi32(xs[0]);
-        __m256i isum1 = _mm256_set1_epi32(xs[1]);
-        __m256i isum2 = _mm256_set1_epi32(xs[2]);
+    for (int t = 0; t < ML_PAGE; t += 32) {
+        __m256i isum0_0 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_1 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_2 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_3 = _mm256_set1_epi32(xs[0]);
+        __m256i isum1_0 = _mm256_set1_epi32(xs[1]);
+        __m256i isum1_1 = _mm256_set1_epi32(xs[1]);
+        __m256i isum1_2 = _mm256_set1_epi32(xs[1]);
+        __m256i isum1_3 = _mm256_set1_epi32(xs[1]);
+        __m256i isum2_0 = _mm256_set1_epi32(xs[2]);
+        __m256i isum2_1 = _mm256_set1_epi32(xs[2]);
+        __m256i isum2_2 = _mm256_set1_epi32(xs[2]);
+        __m256i isum2_3 = _mm256_set1_epi32(xs[2]);
         for (int step = 0; step < n / 4; step++) {
-            const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
-            isum1 =
-                _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
-            isum2 = _mm256_dpbusd_avx_epi32(isum2, w0,
-                                            _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
+                isum0_0 = _mm256_dpbusd_avx_epi32(isum0_0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+                isum1_0 = _mm256_dpbusd_avx_epi32(isum1_0, w0,
+                                                  _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
+                isum2_0 = _mm256_dpbusd_avx_epi32(
+                    isum2_0, w0, _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 8 + step * 32));
+                isum0_1 = _mm256_dpbusd_avx_epi32(isum0_1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+                isum1_1 = _mm256_dpbusd_avx_epi32(isum1_1, w0,
+                                                  _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
+                isum2_1 = _mm256_dpbusd_avx_epi32(
+                    isum2_1, w0, _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 16 + step * 32));
+                isum0_2 = _mm256_dpbusd_avx_epi32(isum0_2, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+                isum1_2 = _mm256_dpbusd_avx_epi32(isum1_2, w0,
+                                                  _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
+                isum2_2 = _mm256_dpbusd_avx_epi32(
+                    isum2_2, w0, _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 24 + step * 32));
+                isum0_3 = _mm256_dpbusd_avx_epi32(isum0_3, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+                isum1_3 = _mm256_dpbusd_avx_epi32(isum1_3, w0,
+                                                  _mm256_set1_epi32(ml_load_i32(x + x_stride + step * 4)));
+                isum2_3 = _mm256_dpbusd_avx_epi32(
+                    isum2_3, w0, _mm256_set1_epi32(ml_load_i32(x + 2 * x_stride + step * 4)));
+            }
         }
-        const __m256 k_scale = _mm256_loadu_ps(dk + t);
-        _mm256_storeu_ps(
-            s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale)));
-        _mm256_storeu_ps((s + s_stride) + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum1),
-                                                           _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale)));
+        const __m256 k_scale0 = _mm256_loadu_ps(dk + t);
+        _mm256_storeu_ps(s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_0),
+                                              _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale0)));
+        _mm256_storeu_ps((s + s_stride) + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum1_0),
+                                                           _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale0)));
         _mm256_storeu_ps(
             (s + 2 * s_stride) + t,
-            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale)));
-        k += n * 8;
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2_0), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale0)));
+        const __m256 k_scale1 = _mm256_loadu_ps(dk + (t + 8));
+        _mm256_storeu_ps(s + (t + 8), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_1),
+                                                    _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale1)));
+        _mm256_storeu_ps(
+            (s + s_stride) + (t + 8),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum1_1), _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale1)));
+        _mm256_storeu_ps(
+            (s + 2 * s_stride) + (t + 8),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2_1), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale1)));
+        const __m256 k_scale2 = _mm256_loadu_ps(dk + (t + 16));
+        _mm256_storeu_ps(s + (t + 16), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_2),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale2)));
+        _mm256_storeu_ps(
+            (s + s_stride) + (t + 16),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum1_2), _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale2)));
+        _mm256_storeu_ps(
+            (s + 2 * s_stride) + (t + 16),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2_2), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale2)));
+        const __m256 k_scale3 = _mm256_loadu_ps(dk + (t + 24));
+        _mm256_storeu_ps(s + (t + 24), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_3),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale3)));
+        _mm256_storeu_ps(
+            (s + s_stride) + (t + 24),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum1_3), _mm256_mul_ps(_mm256_set1_ps(dq[1]), k_scale3)));
+        _mm256_storeu_ps(
+            (s + 2 * s_stride) + (t + 24),
+            _mm256_mul_ps(_mm256_cvtepi32_ps(isum2_3), _mm256_mul_ps(_mm256_set1_ps(dq[2]), k_scale3)));
+        k += n * 32;
     }
 }
 
@@ -91,16 +278,74 @@ static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t 
                       const float *dk, int n)
 {
 
-    for (int t = 0; t < ML_PAGE; t += 8) {
-        __m256i isum0 = _mm256_set1_epi32(xs[0]);
+    for (int t = 0; t < ML_PAGE; t += 64) {
+        __m256i isum0_0 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_1 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_2 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_3 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_4 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_5 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_6 = _mm256_set1_epi32(xs[0]);
+        __m256i isum0_7 = _mm256_set1_epi32(xs[0]);
         for (int step = 0; step < n / 4; step++) {
-            const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
-            isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + step * 32));
+                isum0_0 = _mm256_dpbusd_avx_epi32(isum0_0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 8 + step * 32));
+                isum0_1 = _mm256_dpbusd_avx_epi32(isum0_1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 16 + step * 32));
+                isum0_2 = _mm256_dpbusd_avx_epi32(isum0_2, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 24 + step * 32));
+                isum0_3 = _mm256_dpbusd_avx_epi32(isum0_3, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 32 + step * 32));
+                isum0_4 = _mm256_dpbusd_avx_epi32(isum0_4, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 40 + step * 32));
+                isum0_5 = _mm256_dpbusd_avx_epi32(isum0_5, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 48 + step * 32));
+                isum0_6 = _mm256_dpbusd_avx_epi32(isum0_6, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(k + n * 56 + step * 32));
+                isum0_7 = _mm256_dpbusd_avx_epi32(isum0_7, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
+            }
         }
-        const __m256 k_scale = _mm256_loadu_ps(dk + t);
-        _mm256_storeu_ps(
-            s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale)));
-        k += n * 8;
+        const __m256 k_scale0 = _mm256_loadu_ps(dk + t);
+        _mm256_storeu_ps(s + t, _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_0),
+                                              _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale0)));
+        const __m256 k_scale1 = _mm256_loadu_ps(dk + (t + 8));
+        _mm256_storeu_ps(s + (t + 8), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_1),
+                                                    _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale1)));
+        const __m256 k_scale2 = _mm256_loadu_ps(dk + (t + 16));
+        _mm256_storeu_ps(s + (t + 16), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_2),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale2)));
+        const __m256 k_scale3 = _mm256_loadu_ps(dk + (t + 24));
+        _mm256_storeu_ps(s + (t + 24), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_3),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale3)));
+        const __m256 k_scale4 = _mm256_loadu_ps(dk + (t + 32));
+        _mm256_storeu_ps(s + (t + 32), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_4),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale4)));
+        const __m256 k_scale5 = _mm256_loadu_ps(dk + (t + 40));
+        _mm256_storeu_ps(s + (t + 40), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_5),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale5)));
+        const __m256 k_scale6 = _mm256_loadu_ps(dk + (t + 48));
+        _mm256_storeu_ps(s + (t + 48), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_6),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale6)));
+        const __m256 k_scale7 = _mm256_loadu_ps(dk + (t + 56));
+        _mm256_storeu_ps(s + (t + 56), _mm256_mul_ps(_mm256_cvtepi32_ps(isum0_7),
+                                                     _mm256_mul_ps(_mm256_set1_ps(dq[0]), k_scale7)));
+        k += n * 64;
     }
 }
 
@@ -109,6 +354,9 @@ void ml_k_dot_q8_avxvnni(float *s, size_t s_stride, const int8_t *xt, const floa
 {
     const size_t x_stride = (size_t)n / ML_BLOCK * 32;
     int i = 0;
+    for (; i + 12 <= queries; i += 12)
+        queries_12(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
+                   dk, n);
     for (; i + 6 <= queries; i += 6)
         queries_6(s + (size_t)i * s_stride, s_stride, xt + (size_t)i * x_stride, x_stride, dq + i, xs + i, k,
                   dk, n);

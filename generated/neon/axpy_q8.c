@@ -8,8 +8,8 @@
 #include "core/arm_common.h"
 
 /* 4 queries share the values; sums stay in registers across the rows. */
-static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v,
-                      const float *dv, int rows, int n)
+static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v, int rows,
+                      int n)
 {
 #if defined(__aarch64__)
     int j = 0;
@@ -35,22 +35,22 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
             const float32x4_t v1 = ml_load_i8_neon((v + t * n) + (j + 4));
             const float32x4_t v2 = ml_load_i8_neon((v + t * n) + (j + 8));
             const float32x4_t v3 = ml_load_i8_neon((v + t * n) + (j + 12));
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
             sum0_1 = ml_madd_neon(p0, v1, sum0_1);
             sum0_2 = ml_madd_neon(p0, v2, sum0_2);
             sum0_3 = ml_madd_neon(p0, v3, sum0_3);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
             sum1_1 = ml_madd_neon(p1, v1, sum1_1);
             sum1_2 = ml_madd_neon(p1, v2, sum1_2);
             sum1_3 = ml_madd_neon(p1, v3, sum1_3);
-            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t]);
             sum2_0 = ml_madd_neon(p2, v0, sum2_0);
             sum2_1 = ml_madd_neon(p2, v1, sum2_1);
             sum2_2 = ml_madd_neon(p2, v2, sum2_2);
             sum2_3 = ml_madd_neon(p2, v3, sum2_3);
-            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t]);
             sum3_0 = ml_madd_neon(p3, v0, sum3_0);
             sum3_1 = ml_madd_neon(p3, v1, sum3_1);
             sum3_2 = ml_madd_neon(p3, v2, sum3_2);
@@ -80,13 +80,13 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         float32x4_t sum3_0 = vld1q_f32((y + 3 * y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
-            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t]);
             sum2_0 = ml_madd_neon(p2, v0, sum2_0);
-            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t]);
             sum3_0 = ml_madd_neon(p3, v0, sum3_0);
         }
         vst1q_f32(y + j, sum0_0);
@@ -101,13 +101,13 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum3_0 = (y + 3 * y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
-            const float p2 = p[2 * p_stride + (size_t)t] * dv[t];
+            const float p2 = p[2 * p_stride + (size_t)t];
             sum2_0 = ml_madd(p2, v0, sum2_0);
-            const float p3 = p[3 * p_stride + (size_t)t] * dv[t];
+            const float p3 = p[3 * p_stride + (size_t)t];
             sum3_0 = ml_madd(p3, v0, sum3_0);
         }
         y[j] = sum0_0;
@@ -129,16 +129,16 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
             const float32x4_t v1 = ml_load_i8_neon((v + t * n) + (j + 4));
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
             sum0_1 = ml_madd_neon(p0, v1, sum0_1);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
             sum1_1 = ml_madd_neon(p1, v1, sum1_1);
-            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t]);
             sum2_0 = ml_madd_neon(p2, v0, sum2_0);
             sum2_1 = ml_madd_neon(p2, v1, sum2_1);
-            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t]);
             sum3_0 = ml_madd_neon(p3, v0, sum3_0);
             sum3_1 = ml_madd_neon(p3, v1, sum3_1);
         }
@@ -158,13 +158,13 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         float32x4_t sum3_0 = vld1q_f32((y + 3 * y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
-            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p2 = vdupq_n_f32(p[2 * p_stride + (size_t)t]);
             sum2_0 = ml_madd_neon(p2, v0, sum2_0);
-            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p3 = vdupq_n_f32(p[3 * p_stride + (size_t)t]);
             sum3_0 = ml_madd_neon(p3, v0, sum3_0);
         }
         vst1q_f32(y + j, sum0_0);
@@ -179,13 +179,13 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum3_0 = (y + 3 * y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
-            const float p2 = p[2 * p_stride + (size_t)t] * dv[t];
+            const float p2 = p[2 * p_stride + (size_t)t];
             sum2_0 = ml_madd(p2, v0, sum2_0);
-            const float p3 = p[3 * p_stride + (size_t)t] * dv[t];
+            const float p3 = p[3 * p_stride + (size_t)t];
             sum3_0 = ml_madd(p3, v0, sum3_0);
         }
         y[j] = sum0_0;
@@ -197,8 +197,8 @@ static void queries_4(float *y, size_t y_stride, const float *p, size_t p_stride
 }
 
 /* 2 queries share the values; sums stay in registers across the rows. */
-static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v,
-                      const float *dv, int rows, int n)
+static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride, const int8_t *v, int rows,
+                      int n)
 {
 #if defined(__aarch64__)
     int j = 0;
@@ -216,12 +216,12 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
             const float32x4_t v1 = ml_load_i8_neon((v + t * n) + (j + 4));
             const float32x4_t v2 = ml_load_i8_neon((v + t * n) + (j + 8));
             const float32x4_t v3 = ml_load_i8_neon((v + t * n) + (j + 12));
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
             sum0_1 = ml_madd_neon(p0, v1, sum0_1);
             sum0_2 = ml_madd_neon(p0, v2, sum0_2);
             sum0_3 = ml_madd_neon(p0, v3, sum0_3);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
             sum1_1 = ml_madd_neon(p1, v1, sum1_1);
             sum1_2 = ml_madd_neon(p1, v2, sum1_2);
@@ -241,9 +241,9 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         float32x4_t sum1_0 = vld1q_f32((y + y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
         }
         vst1q_f32(y + j, sum0_0);
@@ -254,9 +254,9 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum1_0 = (y + y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
         }
         y[j] = sum0_0;
@@ -272,10 +272,10 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
             const float32x4_t v1 = ml_load_i8_neon((v + t * n) + (j + 4));
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
             sum0_1 = ml_madd_neon(p0, v1, sum0_1);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
             sum1_1 = ml_madd_neon(p1, v1, sum1_1);
         }
@@ -289,9 +289,9 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         float32x4_t sum1_0 = vld1q_f32((y + y_stride) + j);
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
-            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t] * dv[t]);
+            const float32x4_t p1 = vdupq_n_f32(p[p_stride + (size_t)t]);
             sum1_0 = ml_madd_neon(p1, v0, sum1_0);
         }
         vst1q_f32(y + j, sum0_0);
@@ -302,9 +302,9 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
         float sum1_0 = (y + y_stride)[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
-            const float p1 = p[p_stride + (size_t)t] * dv[t];
+            const float p1 = p[p_stride + (size_t)t];
             sum1_0 = ml_madd(p1, v0, sum1_0);
         }
         y[j] = sum0_0;
@@ -314,7 +314,7 @@ static void queries_2(float *y, size_t y_stride, const float *p, size_t p_stride
 }
 
 /* 1 query weighs the values; sums stay in registers across the rows. */
-static void queries_1(float *y, const float *p, const int8_t *v, const float *dv, int rows, int n)
+static void queries_1(float *y, const float *p, const int8_t *v, int rows, int n)
 {
 #if defined(__aarch64__)
     int j = 0;
@@ -328,7 +328,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
             const float32x4_t v1 = ml_load_i8_neon((v + t * n) + (j + 4));
             const float32x4_t v2 = ml_load_i8_neon((v + t * n) + (j + 8));
             const float32x4_t v3 = ml_load_i8_neon((v + t * n) + (j + 12));
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
             sum0_1 = ml_madd_neon(p0, v1, sum0_1);
             sum0_2 = ml_madd_neon(p0, v2, sum0_2);
@@ -343,7 +343,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         float32x4_t sum0_0 = vld1q_f32(y + j);
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
         }
         vst1q_f32(y + j, sum0_0);
@@ -352,7 +352,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         float sum0_0 = y[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
         }
         y[j] = sum0_0;
@@ -365,7 +365,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
             const float32x4_t v1 = ml_load_i8_neon((v + t * n) + (j + 4));
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
             sum0_1 = ml_madd_neon(p0, v1, sum0_1);
         }
@@ -376,7 +376,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         float32x4_t sum0_0 = vld1q_f32(y + j);
         for (int t = 0; t < rows; t++) {
             const float32x4_t v0 = ml_load_i8_neon((v + t * n) + j);
-            const float32x4_t p0 = vdupq_n_f32(p[t] * dv[t]);
+            const float32x4_t p0 = vdupq_n_f32(p[t]);
             sum0_0 = ml_madd_neon(p0, v0, sum0_0);
         }
         vst1q_f32(y + j, sum0_0);
@@ -385,7 +385,7 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
         float sum0_0 = y[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
         }
         y[j] = sum0_0;
@@ -394,13 +394,13 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
 }
 
 void ml_k_axpy_q8_neon(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
-                       const int8_t *v, const float *dv, int rows, int n)
+                       const int8_t *v, int rows, int n)
 {
     int i = 0;
     for (; i + 4 <= queries; i += 4)
-        queries_4(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, dv, rows, n);
+        queries_4(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
     for (; i + 2 <= queries; i += 2)
-        queries_2(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, dv, rows, n);
+        queries_2(y + (size_t)i * y_stride, y_stride, p + (size_t)i * p_stride, p_stride, v, rows, n);
     for (; i + 1 <= queries; i += 1)
-        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, dv, rows, n);
+        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, rows, n);
 }

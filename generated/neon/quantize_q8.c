@@ -11,12 +11,28 @@
 /* One block: the rule of the file format in exact single-precision operations. */
 static void quantize_block(int8_t *q, float *d, int32_t *s, const float *x)
 {
-    float32x4_t largest_lanes = vdupq_n_f32(0.0f);
+    float32x4_t largest_lanes0 = vdupq_n_f32(0.0f);
+    float32x4_t largest_lanes1 = vdupq_n_f32(0.0f);
+    float32x4_t largest_lanes2 = vdupq_n_f32(0.0f);
+    float32x4_t largest_lanes3 = vdupq_n_f32(0.0f);
     int i = 0;
+    for (; i + 16 <= 32; i += 16) { /* in turn, to hide the latency */
+        largest_lanes0 = vbslq_f32(vcgtq_f32(vabsq_f32(vld1q_f32(x + i)), largest_lanes0),
+                                   vabsq_f32(vld1q_f32(x + i)), largest_lanes0);
+        largest_lanes1 = vbslq_f32(vcgtq_f32(vabsq_f32(vld1q_f32(x + (i + 4))), largest_lanes1),
+                                   vabsq_f32(vld1q_f32(x + (i + 4))), largest_lanes1);
+        largest_lanes2 = vbslq_f32(vcgtq_f32(vabsq_f32(vld1q_f32(x + (i + 8))), largest_lanes2),
+                                   vabsq_f32(vld1q_f32(x + (i + 8))), largest_lanes2);
+        largest_lanes3 = vbslq_f32(vcgtq_f32(vabsq_f32(vld1q_f32(x + (i + 12))), largest_lanes3),
+                                   vabsq_f32(vld1q_f32(x + (i + 12))), largest_lanes3);
+    }
     for (; i + 4 <= 32; i += 4)
-        largest_lanes = vbslq_f32(vcgtq_f32(vabsq_f32(vld1q_f32(x + i)), largest_lanes),
-                                  vabsq_f32(vld1q_f32(x + i)), largest_lanes);
-    float largest = ml_max_neon(largest_lanes);
+        largest_lanes0 = vbslq_f32(vcgtq_f32(vabsq_f32(vld1q_f32(x + i)), largest_lanes0),
+                                   vabsq_f32(vld1q_f32(x + i)), largest_lanes0);
+    largest_lanes0 = vbslq_f32(vcgtq_f32(largest_lanes0, largest_lanes2), largest_lanes0, largest_lanes2);
+    largest_lanes1 = vbslq_f32(vcgtq_f32(largest_lanes1, largest_lanes3), largest_lanes1, largest_lanes3);
+    largest_lanes0 = vbslq_f32(vcgtq_f32(largest_lanes0, largest_lanes1), largest_lanes0, largest_lanes1);
+    float largest = ml_max_neon(largest_lanes0);
     if (largest < 1e-30f) { /* 127 / largest would overflow */
         memset(q, 0, ML_BLOCK);
         *d = 0.0f;

@@ -9,6 +9,22 @@
 #include "neon/math_neon.h"
 #include "scalar/math_scalar.h"
 
+/* Replaces scores by their exponentials, and returns these. */
+ML_ALWAYS_INLINE float32x4_t weigh_neon(float *x, float maximum)
+{
+    const float32x4_t weight = ml_exp_neon(vsubq_f32(vld1q_f32(x), vdupq_n_f32(maximum)));
+    vst1q_f32(x, weight);
+    return weight;
+}
+
+/* Replaces scores by their exponentials, and returns these. */
+ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
+{
+    const float weight = ml_exp_scalar((x[0] - maximum));
+    x[0] = weight;
+    return weight;
+}
+
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -22,12 +38,28 @@ static void all_masked(float *x, int n)
 
 void ml_k_softmax_neon(float *x, int n)
 {
-    float32x4_t maximum_lanes = vdupq_n_f32(-INFINITY);
+    float32x4_t maximum_lanes0 = vdupq_n_f32(-INFINITY);
+    float32x4_t maximum_lanes1 = vdupq_n_f32(-INFINITY);
+    float32x4_t maximum_lanes2 = vdupq_n_f32(-INFINITY);
+    float32x4_t maximum_lanes3 = vdupq_n_f32(-INFINITY);
     int i = 0;
+    for (; i + 16 <= n; i += 16) { /* in turn, to hide the latency */
+        maximum_lanes0 =
+            vbslq_f32(vcgtq_f32(vld1q_f32(x + i), maximum_lanes0), vld1q_f32(x + i), maximum_lanes0);
+        maximum_lanes1 = vbslq_f32(vcgtq_f32(vld1q_f32(x + (i + 4)), maximum_lanes1), vld1q_f32(x + (i + 4)),
+                                   maximum_lanes1);
+        maximum_lanes2 = vbslq_f32(vcgtq_f32(vld1q_f32(x + (i + 8)), maximum_lanes2), vld1q_f32(x + (i + 8)),
+                                   maximum_lanes2);
+        maximum_lanes3 = vbslq_f32(vcgtq_f32(vld1q_f32(x + (i + 12)), maximum_lanes3),
+                                   vld1q_f32(x + (i + 12)), maximum_lanes3);
+    }
     for (; i + 4 <= n; i += 4)
-        maximum_lanes =
-            vbslq_f32(vcgtq_f32(vld1q_f32(x + i), maximum_lanes), vld1q_f32(x + i), maximum_lanes);
-    float maximum = ml_max_neon(maximum_lanes);
+        maximum_lanes0 =
+            vbslq_f32(vcgtq_f32(vld1q_f32(x + i), maximum_lanes0), vld1q_f32(x + i), maximum_lanes0);
+    maximum_lanes0 = vbslq_f32(vcgtq_f32(maximum_lanes0, maximum_lanes2), maximum_lanes0, maximum_lanes2);
+    maximum_lanes1 = vbslq_f32(vcgtq_f32(maximum_lanes1, maximum_lanes3), maximum_lanes1, maximum_lanes3);
+    maximum_lanes0 = vbslq_f32(vcgtq_f32(maximum_lanes0, maximum_lanes1), maximum_lanes0, maximum_lanes1);
+    float maximum = ml_max_neon(maximum_lanes0);
     for (; i < n; i++) {
         float value = x[i];
         maximum = (value > maximum ? value : maximum);
@@ -36,26 +68,19 @@ void ml_k_softmax_neon(float *x, int n)
         all_masked(x, n);
         return;
     }
-    int j = 0;
-    for (; j + 4 <= n; j += 4) {
-        vst1q_f32(x + j, ml_exp_neon(vsubq_f32(vld1q_f32(x + j), vdupq_n_f32(maximum))));
-    }
-    for (; j < n; j++) { /* the rest, one by one */
-        x[j] = ml_exp_scalar((x[j] - maximum));
-    }
     float32x4_t p0 = vdupq_n_f32(0.0f);
     float32x4_t p1 = vdupq_n_f32(0.0f);
     float32x4_t p2 = vdupq_n_f32(0.0f);
     float32x4_t p3 = vdupq_n_f32(0.0f);
-    int k = 0;
-    for (; k + 16 <= n; k += 16) {
-        p0 = vaddq_f32(p0, vld1q_f32(x + k));
-        p1 = vaddq_f32(p1, vld1q_f32(x + (k + 4)));
-        p2 = vaddq_f32(p2, vld1q_f32(x + (k + 8)));
-        p3 = vaddq_f32(p3, vld1q_f32(x + (k + 12)));
+    int j = 0;
+    for (; j + 16 <= n; j += 16) {
+        p0 = vaddq_f32(p0, weigh_neon(x + j, maximum));
+        p1 = vaddq_f32(p1, weigh_neon(x + j + 4, maximum));
+        p2 = vaddq_f32(p2, weigh_neon(x + j + 8, maximum));
+        p3 = vaddq_f32(p3, weigh_neon(x + j + 12, maximum));
     }
     float sum;
-    if (k == n) {
+    if (j == n) {
         sum = ml_fold16_neon(p0, p1, p2, p3);
     } else {
         float partial[16];
@@ -63,8 +88,8 @@ void ml_k_softmax_neon(float *x, int n)
         vst1q_f32(partial + 4, p1);
         vst1q_f32(partial + 8, p2);
         vst1q_f32(partial + 12, p3);
-        for (; k < n; k++)
-            partial[k & 15] = (partial[k & 15] + x[k]);
+        for (; j < n; j++)
+            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;

@@ -19,55 +19,63 @@ static void queries_4(float *s, size_t s_stride, const int8_t *x, size_t x_strid
     const size_t vl = 16; /* rows of a group */
     (void)xs;             /* sums of signed products need no correction */
     for (int t = 0; t < ML_PAGE; t += 16) {
-        vint32m4_t isum0 = __riscv_vmv_v_x_i32m4(0, vl);
-        vint32m4_t isum1 = __riscv_vmv_v_x_i32m4(0, vl);
-        vint32m4_t isum2 = __riscv_vmv_v_x_i32m4(0, vl);
-        vint32m4_t isum3 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum0_0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum1_0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum2_0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum3_0 = __riscv_vmv_v_x_i32m4(0, vl);
         for (int step = 0; step < n / 1; step += 2) {
-            const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
-            const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
-            isum0 = __riscv_vwadd_wv_i32m4(
-                isum0,
-                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
-                                        (x + step * 1)[1], w0_1, vl),
-                vl);
-            isum1 = __riscv_vwadd_wv_i32m4(
-                isum1,
-                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + x_stride + step * 1)[0], vl),
-                                        (x + x_stride + step * 1)[1], w0_1, vl),
-                vl);
-            isum2 = __riscv_vwadd_wv_i32m4(
-                isum2,
-                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + 2 * x_stride + step * 1)[0], vl),
-                                        (x + 2 * x_stride + step * 1)[1], w0_1, vl),
-                vl);
-            isum3 = __riscv_vwadd_wv_i32m4(
-                isum3,
-                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + 3 * x_stride + step * 1)[0], vl),
-                                        (x + 3 * x_stride + step * 1)[1], w0_1, vl),
-                vl);
+            {
+                const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
+                const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
+                isum0_0 = __riscv_vwadd_wv_i32m4(
+                    isum0_0,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                            (x + step * 1)[1], w0_1, vl),
+                    vl);
+                isum1_0 = __riscv_vwadd_wv_i32m4(
+                    isum1_0,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + x_stride + step * 1)[0], vl),
+                                            (x + x_stride + step * 1)[1], w0_1, vl),
+                    vl);
+                isum2_0 = __riscv_vwadd_wv_i32m4(
+                    isum2_0,
+                    __riscv_vwmacc_vx_i16m2(
+                        __riscv_vwmul_vx_i16m2(w0_0, (x + 2 * x_stride + step * 1)[0], vl),
+                        (x + 2 * x_stride + step * 1)[1], w0_1, vl),
+                    vl);
+                isum3_0 = __riscv_vwadd_wv_i32m4(
+                    isum3_0,
+                    __riscv_vwmacc_vx_i16m2(
+                        __riscv_vwmul_vx_i16m2(w0_0, (x + 3 * x_stride + step * 1)[0], vl),
+                        (x + 3 * x_stride + step * 1)[1], w0_1, vl),
+                    vl);
+            }
         }
-        const vfloat32m4_t k_scale = __riscv_vle32_v_f32m4(dk + t, vl);
-        __riscv_vse32_v_f32m4(s + t,
-                              __riscv_vfmul_vv_f32m4(
-                                  __riscv_vfcvt_f_x_v_f32m4(isum0, vl),
-                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale, vl), vl),
-                              vl);
-        __riscv_vse32_v_f32m4((s + s_stride) + t,
-                              __riscv_vfmul_vv_f32m4(
-                                  __riscv_vfcvt_f_x_v_f32m4(isum1, vl),
-                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[1], vl), k_scale, vl), vl),
-                              vl);
-        __riscv_vse32_v_f32m4((s + 2 * s_stride) + t,
-                              __riscv_vfmul_vv_f32m4(
-                                  __riscv_vfcvt_f_x_v_f32m4(isum2, vl),
-                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[2], vl), k_scale, vl), vl),
-                              vl);
-        __riscv_vse32_v_f32m4((s + 3 * s_stride) + t,
-                              __riscv_vfmul_vv_f32m4(
-                                  __riscv_vfcvt_f_x_v_f32m4(isum3, vl),
-                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[3], vl), k_scale, vl), vl),
-                              vl);
+        const vfloat32m4_t k_scale0 = __riscv_vle32_v_f32m4(dk + t, vl);
+        __riscv_vse32_v_f32m4(
+            s + t,
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum0_0, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale0, vl),
+                                   vl),
+            vl);
+        __riscv_vse32_v_f32m4(
+            (s + s_stride) + t,
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum1_0, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[1], vl), k_scale0, vl),
+                                   vl),
+            vl);
+        __riscv_vse32_v_f32m4(
+            (s + 2 * s_stride) + t,
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum2_0, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[2], vl), k_scale0, vl),
+                                   vl),
+            vl);
+        __riscv_vse32_v_f32m4(
+            (s + 3 * s_stride) + t,
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum3_0, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[3], vl), k_scale0, vl),
+                                   vl),
+            vl);
         k += n * 16;
     }
 }
@@ -78,35 +86,68 @@ static void queries_2(float *s, size_t s_stride, const int8_t *x, size_t x_strid
 {
     const size_t vl = 16; /* rows of a group */
     (void)xs;             /* sums of signed products need no correction */
-    for (int t = 0; t < ML_PAGE; t += 16) {
-        vint32m4_t isum0 = __riscv_vmv_v_x_i32m4(0, vl);
-        vint32m4_t isum1 = __riscv_vmv_v_x_i32m4(0, vl);
+    for (int t = 0; t < ML_PAGE; t += 32) {
+        vint32m4_t isum0_0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum0_1 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum1_0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum1_1 = __riscv_vmv_v_x_i32m4(0, vl);
         for (int step = 0; step < n / 1; step += 2) {
-            const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
-            const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
-            isum0 = __riscv_vwadd_wv_i32m4(
-                isum0,
-                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
-                                        (x + step * 1)[1], w0_1, vl),
-                vl);
-            isum1 = __riscv_vwadd_wv_i32m4(
-                isum1,
-                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + x_stride + step * 1)[0], vl),
-                                        (x + x_stride + step * 1)[1], w0_1, vl),
-                vl);
+            {
+                const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
+                const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
+                isum0_0 = __riscv_vwadd_wv_i32m4(
+                    isum0_0,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                            (x + step * 1)[1], w0_1, vl),
+                    vl);
+                isum1_0 = __riscv_vwadd_wv_i32m4(
+                    isum1_0,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + x_stride + step * 1)[0], vl),
+                                            (x + x_stride + step * 1)[1], w0_1, vl),
+                    vl);
+            }
+            {
+                const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 16 + step * 16), vl);
+                const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 16 + step * 16 + 16), vl);
+                isum0_1 = __riscv_vwadd_wv_i32m4(
+                    isum0_1,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                            (x + step * 1)[1], w0_1, vl),
+                    vl);
+                isum1_1 = __riscv_vwadd_wv_i32m4(
+                    isum1_1,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + x_stride + step * 1)[0], vl),
+                                            (x + x_stride + step * 1)[1], w0_1, vl),
+                    vl);
+            }
         }
-        const vfloat32m4_t k_scale = __riscv_vle32_v_f32m4(dk + t, vl);
-        __riscv_vse32_v_f32m4(s + t,
-                              __riscv_vfmul_vv_f32m4(
-                                  __riscv_vfcvt_f_x_v_f32m4(isum0, vl),
-                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale, vl), vl),
-                              vl);
-        __riscv_vse32_v_f32m4((s + s_stride) + t,
-                              __riscv_vfmul_vv_f32m4(
-                                  __riscv_vfcvt_f_x_v_f32m4(isum1, vl),
-                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[1], vl), k_scale, vl), vl),
-                              vl);
-        k += n * 16;
+        const vfloat32m4_t k_scale0 = __riscv_vle32_v_f32m4(dk + t, vl);
+        __riscv_vse32_v_f32m4(
+            s + t,
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum0_0, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale0, vl),
+                                   vl),
+            vl);
+        __riscv_vse32_v_f32m4(
+            (s + s_stride) + t,
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum1_0, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[1], vl), k_scale0, vl),
+                                   vl),
+            vl);
+        const vfloat32m4_t k_scale1 = __riscv_vle32_v_f32m4(dk + (t + 16), vl);
+        __riscv_vse32_v_f32m4(
+            s + (t + 16),
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum0_1, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale1, vl),
+                                   vl),
+            vl);
+        __riscv_vse32_v_f32m4(
+            (s + s_stride) + (t + 16),
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum1_1, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[1], vl), k_scale1, vl),
+                                   vl),
+            vl);
+        k += n * 32;
     }
 }
 
@@ -116,24 +157,78 @@ static void queries_1(float *s, const int8_t *x, const float *dq, const int32_t 
 {
     const size_t vl = 16; /* rows of a group */
     (void)xs;             /* sums of signed products need no correction */
-    for (int t = 0; t < ML_PAGE; t += 16) {
-        vint32m4_t isum0 = __riscv_vmv_v_x_i32m4(0, vl);
+    for (int t = 0; t < ML_PAGE; t += 64) {
+        vint32m4_t isum0_0 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum0_1 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum0_2 = __riscv_vmv_v_x_i32m4(0, vl);
+        vint32m4_t isum0_3 = __riscv_vmv_v_x_i32m4(0, vl);
         for (int step = 0; step < n / 1; step += 2) {
-            const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
-            const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
-            isum0 = __riscv_vwadd_wv_i32m4(
-                isum0,
-                __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
-                                        (x + step * 1)[1], w0_1, vl),
-                vl);
+            {
+                const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16), vl);
+                const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + step * 16 + 16), vl);
+                isum0_0 = __riscv_vwadd_wv_i32m4(
+                    isum0_0,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                            (x + step * 1)[1], w0_1, vl),
+                    vl);
+            }
+            {
+                const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 16 + step * 16), vl);
+                const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 16 + step * 16 + 16), vl);
+                isum0_1 = __riscv_vwadd_wv_i32m4(
+                    isum0_1,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                            (x + step * 1)[1], w0_1, vl),
+                    vl);
+            }
+            {
+                const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 32 + step * 16), vl);
+                const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 32 + step * 16 + 16), vl);
+                isum0_2 = __riscv_vwadd_wv_i32m4(
+                    isum0_2,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                            (x + step * 1)[1], w0_1, vl),
+                    vl);
+            }
+            {
+                const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 48 + step * 16), vl);
+                const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(k + n * 48 + step * 16 + 16), vl);
+                isum0_3 = __riscv_vwadd_wv_i32m4(
+                    isum0_3,
+                    __riscv_vwmacc_vx_i16m2(__riscv_vwmul_vx_i16m2(w0_0, (x + step * 1)[0], vl),
+                                            (x + step * 1)[1], w0_1, vl),
+                    vl);
+            }
         }
-        const vfloat32m4_t k_scale = __riscv_vle32_v_f32m4(dk + t, vl);
-        __riscv_vse32_v_f32m4(s + t,
-                              __riscv_vfmul_vv_f32m4(
-                                  __riscv_vfcvt_f_x_v_f32m4(isum0, vl),
-                                  __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale, vl), vl),
-                              vl);
-        k += n * 16;
+        const vfloat32m4_t k_scale0 = __riscv_vle32_v_f32m4(dk + t, vl);
+        __riscv_vse32_v_f32m4(
+            s + t,
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum0_0, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale0, vl),
+                                   vl),
+            vl);
+        const vfloat32m4_t k_scale1 = __riscv_vle32_v_f32m4(dk + (t + 16), vl);
+        __riscv_vse32_v_f32m4(
+            s + (t + 16),
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum0_1, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale1, vl),
+                                   vl),
+            vl);
+        const vfloat32m4_t k_scale2 = __riscv_vle32_v_f32m4(dk + (t + 32), vl);
+        __riscv_vse32_v_f32m4(
+            s + (t + 32),
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum0_2, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale2, vl),
+                                   vl),
+            vl);
+        const vfloat32m4_t k_scale3 = __riscv_vle32_v_f32m4(dk + (t + 48), vl);
+        __riscv_vse32_v_f32m4(
+            s + (t + 48),
+            __riscv_vfmul_vv_f32m4(__riscv_vfcvt_f_x_v_f32m4(isum0_3, vl),
+                                   __riscv_vfmul_vv_f32m4(__riscv_vfmv_v_f_f32m4(dq[0], vl), k_scale3, vl),
+                                   vl),
+            vl);
+        k += n * 64;
     }
 }
 

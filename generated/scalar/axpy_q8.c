@@ -7,13 +7,13 @@
 #include "ml_config.h"
 
 /* 1 query weighs the values; sums stay in registers across the rows. */
-static void queries_1(float *y, const float *p, const int8_t *v, const float *dv, int rows, int n)
+static void queries_1(float *y, const float *p, const int8_t *v, int rows, int n)
 {
     for (int j = 0; j < n; j++) {
         float sum0_0 = y[j];
         for (int t = 0; t < rows; t++) {
             const float v0 = (float)(v + t * n)[j];
-            const float p0 = p[t] * dv[t];
+            const float p0 = p[t];
             sum0_0 = ml_madd(p0, v0, sum0_0);
         }
         y[j] = sum0_0;
@@ -21,9 +21,9 @@ static void queries_1(float *y, const float *p, const int8_t *v, const float *dv
 }
 
 void ml_k_axpy_q8_scalar(float *y, size_t y_stride, const float *p, size_t p_stride, int queries,
-                         const int8_t *v, const float *dv, int rows, int n)
+                         const int8_t *v, int rows, int n)
 {
     int i = 0;
     for (; i + 1 <= queries; i += 1)
-        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, dv, rows, n);
+        queries_1(y + (size_t)i * y_stride, p + (size_t)i * p_stride, v, rows, n);
 }

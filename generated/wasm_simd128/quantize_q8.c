@@ -11,11 +11,23 @@
 /* One block: the rule of the file format in exact single-precision operations. */
 static void quantize_block(int8_t *q, float *d, int32_t *s, const float *x)
 {
-    v128_t largest_lanes = wasm_f32x4_splat(0.0f);
+    v128_t largest_lanes0 = wasm_f32x4_splat(0.0f);
+    v128_t largest_lanes1 = wasm_f32x4_splat(0.0f);
+    v128_t largest_lanes2 = wasm_f32x4_splat(0.0f);
+    v128_t largest_lanes3 = wasm_f32x4_splat(0.0f);
     int i = 0;
+    for (; i + 16 <= 32; i += 16) { /* in turn, to hide the latency */
+        largest_lanes0 = wasm_f32x4_pmax(largest_lanes0, wasm_f32x4_abs(wasm_v128_load(x + i)));
+        largest_lanes1 = wasm_f32x4_pmax(largest_lanes1, wasm_f32x4_abs(wasm_v128_load(x + (i + 4))));
+        largest_lanes2 = wasm_f32x4_pmax(largest_lanes2, wasm_f32x4_abs(wasm_v128_load(x + (i + 8))));
+        largest_lanes3 = wasm_f32x4_pmax(largest_lanes3, wasm_f32x4_abs(wasm_v128_load(x + (i + 12))));
+    }
     for (; i + 4 <= 32; i += 4)
-        largest_lanes = wasm_f32x4_pmax(largest_lanes, wasm_f32x4_abs(wasm_v128_load(x + i)));
-    float largest = ml_max_wasm(largest_lanes);
+        largest_lanes0 = wasm_f32x4_pmax(largest_lanes0, wasm_f32x4_abs(wasm_v128_load(x + i)));
+    largest_lanes0 = wasm_f32x4_pmax(largest_lanes2, largest_lanes0);
+    largest_lanes1 = wasm_f32x4_pmax(largest_lanes3, largest_lanes1);
+    largest_lanes0 = wasm_f32x4_pmax(largest_lanes1, largest_lanes0);
+    float largest = ml_max_wasm(largest_lanes0);
     if (largest < 1e-30f) { /* 127 / largest would overflow */
         memset(q, 0, ML_BLOCK);
         *d = 0.0f;

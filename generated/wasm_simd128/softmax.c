@@ -10,6 +10,22 @@
 #include "scalar/math_scalar.h"
 #include "wasm_simd128/math_wasm_simd128.h"
 
+/* Replaces scores by their exponentials, and returns these. */
+ML_ALWAYS_INLINE v128_t weigh_wasm_simd128(float *x, float maximum)
+{
+    const v128_t weight = ml_exp_wasm_simd128(wasm_f32x4_sub(wasm_v128_load(x), wasm_f32x4_splat(maximum)));
+    wasm_v128_store(x, weight);
+    return weight;
+}
+
+/* Replaces scores by their exponentials, and returns these. */
+ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
+{
+    const float weight = ml_exp_scalar((x[0] - maximum));
+    x[0] = weight;
+    return weight;
+}
+
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -23,11 +39,23 @@ static void all_masked(float *x, int n)
 
 void ml_k_softmax_wasm_simd128(float *x, int n)
 {
-    v128_t maximum_lanes = wasm_f32x4_splat(-INFINITY);
+    v128_t maximum_lanes0 = wasm_f32x4_splat(-INFINITY);
+    v128_t maximum_lanes1 = wasm_f32x4_splat(-INFINITY);
+    v128_t maximum_lanes2 = wasm_f32x4_splat(-INFINITY);
+    v128_t maximum_lanes3 = wasm_f32x4_splat(-INFINITY);
     int i = 0;
+    for (; i + 16 <= n; i += 16) { /* in turn, to hide the latency */
+        maximum_lanes0 = wasm_f32x4_pmax(maximum_lanes0, wasm_v128_load(x + i));
+        maximum_lanes1 = wasm_f32x4_pmax(maximum_lanes1, wasm_v128_load(x + (i + 4)));
+        maximum_lanes2 = wasm_f32x4_pmax(maximum_lanes2, wasm_v128_load(x + (i + 8)));
+        maximum_lanes3 = wasm_f32x4_pmax(maximum_lanes3, wasm_v128_load(x + (i + 12)));
+    }
     for (; i + 4 <= n; i += 4)
-        maximum_lanes = wasm_f32x4_pmax(maximum_lanes, wasm_v128_load(x + i));
-    float maximum = ml_max_wasm(maximum_lanes);
+        maximum_lanes0 = wasm_f32x4_pmax(maximum_lanes0, wasm_v128_load(x + i));
+    maximum_lanes0 = wasm_f32x4_pmax(maximum_lanes2, maximum_lanes0);
+    maximum_lanes1 = wasm_f32x4_pmax(maximum_lanes3, maximum_lanes1);
+    maximum_lanes0 = wasm_f32x4_pmax(maximum_lanes1, maximum_lanes0);
+    float maximum = ml_max_wasm(maximum_lanes0);
     for (; i < n; i++) {
         float value = x[i];
         maximum = (value > maximum ? value : maximum);
@@ -36,27 +64,19 @@ void ml_k_softmax_wasm_simd128(float *x, int n)
         all_masked(x, n);
         return;
     }
-    int j = 0;
-    for (; j + 4 <= n; j += 4) {
-        wasm_v128_store(
-            x + j, ml_exp_wasm_simd128(wasm_f32x4_sub(wasm_v128_load(x + j), wasm_f32x4_splat(maximum))));
-    }
-    for (; j < n; j++) { /* the rest, one by one */
-        x[j] = ml_exp_scalar((x[j] - maximum));
-    }
     v128_t p0 = wasm_f32x4_splat(0.0f);
     v128_t p1 = wasm_f32x4_splat(0.0f);
     v128_t p2 = wasm_f32x4_splat(0.0f);
     v128_t p3 = wasm_f32x4_splat(0.0f);
-    int k = 0;
-    for (; k + 16 <= n; k += 16) {
-        p0 = wasm_f32x4_add(p0, wasm_v128_load(x + k));
-        p1 = wasm_f32x4_add(p1, wasm_v128_load(x + (k + 4)));
-        p2 = wasm_f32x4_add(p2, wasm_v128_load(x + (k + 8)));
-        p3 = wasm_f32x4_add(p3, wasm_v128_load(x + (k + 12)));
+    int j = 0;
+    for (; j + 16 <= n; j += 16) {
+        p0 = wasm_f32x4_add(p0, weigh_wasm_simd128(x + j, maximum));
+        p1 = wasm_f32x4_add(p1, weigh_wasm_simd128(x + j + 4, maximum));
+        p2 = wasm_f32x4_add(p2, weigh_wasm_simd128(x + j + 8, maximum));
+        p3 = wasm_f32x4_add(p3, weigh_wasm_simd128(x + j + 12, maximum));
     }
     float sum;
-    if (k == n) {
+    if (j == n) {
         sum = ml_fold16_wasm(p0, p1, p2, p3);
     } else {
         float partial[16];
@@ -64,8 +84,8 @@ void ml_k_softmax_wasm_simd128(float *x, int n)
         wasm_v128_store(partial + 4, p1);
         wasm_v128_store(partial + 8, p2);
         wasm_v128_store(partial + 12, p3);
-        for (; k < n; k++)
-            partial[k & 15] = (partial[k & 15] + x[k]);
+        for (; j < n; j++)
+            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;

@@ -60,7 +60,7 @@ typedef struct ml_info {
     uint64_t weight_bytes; /* resident while running */
     uint64_t arena_bytes;  /* activations, tables, logits */
     uint64_t kv_bytes;
-    uint64_t peak_bytes; /* predicted resident peak, loading included */
+    uint64_t peak_bytes; /* predicted: by how much the process grows at most, loading included */
 } ml_info;
 
 /* One row of a forward step. */

@@ -73,6 +73,7 @@ class Splitter:
         self._held = ""
         self._fresh = thinking != "no"  # nothing of the content has come: leading space is not part of it
         self._leading = True
+        self._thought = False
         self._reader: CallReader | None = None
         self.calls = 0
 
@@ -97,7 +98,7 @@ class Splitter:
     def _start(self, said: Said) -> bool:
         text = self._held.lstrip()
         if text.startswith(THINK):
-            self._held, self._state = text[len(THINK) :].removeprefix("\n"), "thoughts"
+            self._held, self._state = text[len(THINK) :], "thoughts"
         elif THINK.startswith(text):
             return False
         else:
@@ -105,15 +106,17 @@ class Splitter:
         return True
 
     def _thoughts(self, said: Said) -> bool:
+        if not self._thought:  # space around thoughts is not part of them
+            self._held = self._held.lstrip()
         thoughts, closed, rest = self._held.partition(THINK_END)
         if closed:
             said.reasoning += thoughts.rstrip()
             self._held, self._state = rest, "content"
             return True
         keep = held_back(thoughts, [THINK_END])
-        # Space before the end mark is not part of the thoughts.
         keep = max(keep, len(thoughts) - len(thoughts[: len(thoughts) - keep].rstrip()))
         said.reasoning += thoughts[: len(thoughts) - keep]
+        self._thought = self._thought or bool(said.reasoning)
         self._held = thoughts[len(thoughts) - keep :]
         return False
 
@@ -167,6 +170,8 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
         self._tokenizer = tokenizer
+        # SentencePiece puts a space before a text: after a line's end it does not.
+        self._before = tokenizer.encode("\n", bos=False)
         inside = 0 if tokenizer.bos != 0 else 1  # a token before which a text has begun
         count = tokenizer.vocab
         self.pieces = [tokenizer.piece(inside, i) for i in range(count)] + [b""] * (size - count)
@@ -174,6 +179,12 @@ class Vocabulary:
         marks = {mark.encode() for mark in MARKS}
         #: Added tokens that are no part of the text.
         self.silent = frozenset(i for i in self.added if self.pieces[i] not in marks)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text that goes on from another."""
+        ids = self._tokenizer.encode("\n" + text, bos=False)
+        count = len(self._before)
+        return ids[count:] if ids[:count] == self._before else self._tokenizer.encode(text, bos=False)
 
     def shown(self, previous: int, token: int) -> bytes:
         """What the token adds to a text after `previous`."""

@@ -64,7 +64,8 @@ class JsonCalls:
     arguments: str = "arguments"
     between: str = "\n"
     listed: bool = False
-    leading: bool = False  # a call can only be the whole answer
+    leading: bool = False  # calls can only be the whole answer
+    single: bool = False  # templates take no more than one
 
     def body(self, number: int, tool: Tool, rules: list[str]) -> str:
         """The name of the rule for a call of `tool`; adds rules."""
@@ -88,6 +89,7 @@ class XmlCalls:
     between: str = "\n"
     listed: bool = False
     leading: bool = False
+    single: bool = False
 
     def body(self, number: int, tool: Tool, rules: list[str]) -> str:
         """The name of the rule for a call of `tool`; adds rules."""
@@ -98,7 +100,8 @@ class XmlCalls:
             if key != "additionalProperties" and not key.startswith("$"):
                 raise refuse(f"{where}.{key}", "cannot be enforced in this model's form of tool calls")
         for i, (name, schema) in enumerate(tool.parameters.get("properties", {}).items()):
-            value = _xml_value(schema, f"{where}.properties.{name}")
+            shared = {key: value for key, value in tool.parameters.items() if key.startswith("$")}
+            value = _xml_value(schema, shared, f"{where}.properties.{name}")
             rules.append(f"call_{number}_{i}: {quoted(f'<parameter={name}>' + NEWLINE)} {value}")
             parts.append(f"call_{number}_{i}" + ("" if name in required else "?"))
         rules.append(f'call_{number}: {" ".join(parts)} "</function>"')
@@ -109,7 +112,7 @@ class XmlCalls:
         return _XmlReader(index, {tool.name: tool.parameters for tool in tools})
 
 
-def _xml_value(schema: Any, where: str) -> str:
+def _xml_value(schema: Any, shared: dict[str, Any], where: str) -> str:
     end = quoted("\n</parameter>\n")
     if isinstance(schema, dict) and schema.get("type") == "string":
         extra = schema.keys() - {"type", "description", "title", "default", "enum", "const", "examples"}
@@ -119,60 +122,16 @@ def _xml_value(schema: Any, where: str) -> str:
         if choices:
             return f"({' | '.join(quoted(str(choice)) for choice in choices)}) {end}"
         return "xml_text"
+    if isinstance(schema, dict):  # what it refers to is above it
+        schema = {**shared, **schema}
     return f"{json_rule(schema, where)} {end}"
 
 
 CallFormat = JsonCalls | XmlCalls
 HERMES = JsonCalls("<tool_call>", "<tool_call>\n", "\n</tool_call>")
 MISTRAL = JsonCalls("[TOOL_CALLS]", "[TOOL_CALLS][", "]", between=", ", listed=True)
-LLAMA = JsonCalls('{"name": ', "", "", arguments="parameters", between="; ", leading=True)
+LLAMA = JsonCalls('{"name": ', "", "", arguments="parameters", between="", leading=True, single=True)
 QWEN_XML = XmlCalls()
-
-_HERMES_PROMPT = """You can call functions. The functions are described in <tools></tools> as JSON:
-<tools>
-{tools}
-</tools>
-For each call, answer with a JSON object with the function's name and arguments within <tool_call></tool_call>:
-<tool_call>
-{{"name": "function's name", "arguments": {{"argument": "value"}}}}
-</tool_call>"""
-
-
-def detect(template: str) -> CallFormat | None:
-    """The form of calls that a chat template which takes tools shows to the model; None if it is not known."""
-    if "[TOOL_CALLS]" in template:
-        return MISTRAL
-    if "<function=" in template and "<parameter=" in template:
-        return QWEN_XML
-    if "<tool_call>" in template:
-        return HERMES
-    if '"parameters"' in template and ("<|python_tag|>" in template or "<|eot_id|>" in template):
-        return LLAMA
-    return None
-
-
-def told(messages: Sequence[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """The conversation for a template without tools: a system message tells of them, calls become text."""
-    listed = "\n".join(json.dumps(tool.as_openai(), ensure_ascii=False) for tool in tools)
-    told = []
-    for message in messages:
-        plain = {key: value for key, value in message.items() if key not in ("tool_calls", "tool_call_id")}
-        if calls := message.get("tool_calls"):
-            plain["content"] = "\n".join([*filter(None, [plain["content"]]), *map(_as_text, calls)])
-        if message["role"] == "tool":
-            plain = {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}
-        told.append(plain)
-    if not tools:
-        return told
-    prompt = _HERMES_PROMPT.format(tools=listed)
-    if told[0]["role"] == "system":
-        return [{**told[0], "content": f"{told[0]['content']}\n\n{prompt}"}, *told[1:]]
-    return [{"role": "system", "content": prompt}, *told]
-
-
-def _as_text(call: dict[str, Any]) -> str:
-    content = json.dumps(call["function"], ensure_ascii=False)
-    return f"<tool_call>\n{content}\n</tool_call>"
 
 
 def quoted(text: str) -> str:
@@ -229,6 +188,8 @@ class _JsonReader:
             self._started = True
 
     def _value(self, parts: list[CallPart]) -> bool:
+        if self._depth == 0:  # space before the value is not part of it
+            self._held = self._held.lstrip()
         end = self._end_of_value()
         piece, self._held = self._held[:end], self._held[end:]
         if piece:

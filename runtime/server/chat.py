@@ -13,8 +13,8 @@ from krafla.runtime.server.answer import Said, TokenText
 from krafla.runtime.server.errors import refuse
 from krafla.runtime.server.grammar import Shape
 from krafla.runtime.server.jobs import Job, Step, token_request
-from krafla.runtime.server.service import Loaded, Service, template_variables, thinking_of
-from krafla.tools.errors import FormatError
+from krafla.runtime.server.service import Loaded, Service
+from krafla.runtime.server.templates import ChatFormat
 
 
 def text_of(content: str | Sequence[schema.TextPart] | None) -> str:
@@ -77,25 +77,12 @@ def tools_of(tools: Sequence[schema.Tool] | None) -> list[calls.Tool]:
     ]
 
 
-def render(
-    loaded: Loaded,
-    messages: Sequence[schema.Message],
-    tools: Sequence[calls.Tool],
-    variables: dict[str, Any],
-) -> str:
-    """The prompt; ApiError if the template refuses the conversation."""
-    if loaded.template is None:
+def chat_format(loaded: Loaded) -> ChatFormat:
+    """How this model chats; ApiError if it does not."""
+    if loaded.chat is None:
         name = loaded.model.files.mlb.name
         raise refuse("messages", f"{name} has no chat template; use /v1/completions", "no_chat_template")
-    plain = template_messages(messages)
-    if loaded.has_tools:
-        variables = {**variables, "tools": [tool.as_openai() for tool in tools] or None}
-    else:
-        plain = calls.told(plain, tools)
-    try:
-        return loaded.template.render(plain, **variables)
-    except FormatError as error:
-        raise refuse("messages", error.message, "template_error") from error
+    return loaded.chat
 
 
 def shape_of(loaded: Loaded, body: schema.ChatRequest, tools: list[calls.Tool], prompt: str) -> Shape:
@@ -105,26 +92,27 @@ def shape_of(loaded: Loaded, body: schema.ChatRequest, tools: list[calls.Tool], 
         wanted = calls.ANY_OBJECT
     elif isinstance(body.response_format, schema.JsonSchemaFormat):
         wanted = body.response_format.json_schema.schema_
-    form = loaded.calls if tools else None
+    chat = chat_format(loaded)
+    form = chat.calls if tools else None
     if tools and form is None:
         raise refuse("tools", "how this model's chat template writes calls is not known")
     if isinstance(body.tool_choice, schema.NamedTool):
         tools = [tool for tool in tools if tool.name == body.tool_choice.function.name]
     must = isinstance(body.tool_choice, schema.NamedTool) or body.tool_choice == "required"
     parallel = body.parallel_tool_calls is not False and not isinstance(body.tool_choice, schema.NamedTool)
-    return Shape(thinking_of(loaded, prompt), wanted, tools, form, must, parallel)
+    return Shape(chat.thinking(prompt), wanted, tools, form, must, parallel)
 
 
 async def chat_prompt(service: Service, body: schema.ChatRequest) -> tuple[str, list[int]]:
     """The prompt of a chat as text and tokens."""
     loaded = service.loaded()
     service.check_model(body.model)
-    variables = template_variables(loaded, body.chat_template_kwargs, body.reasoning_effort)
+    chat = chat_format(loaded)
+    variables = chat.values(body.chat_template_kwargs, body.reasoning_effort)
 
     def prepare() -> tuple[str, list[int]]:
-        prompt = render(loaded, body.messages, offered(body), variables)
-        assert loaded.model.tokenizer is not None
-        return prompt, loaded.model.tokenizer.encode(prompt, bos=False)
+        prompt = chat.render(template_messages(body.messages), offered(body), variables)
+        return prompt, loaded.tokenizer.encode(prompt, bos=False)
 
     return await service.prepare(prepare)
 

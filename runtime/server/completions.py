@@ -28,15 +28,18 @@ def token_lists(loaded: Loaded, given: Any, field: str) -> list[list[int]]:
         raise refuse(field, "is empty")
     if len(items) > MAX_PROMPTS:
         raise refuse(field, f"has {len(items)} texts, at most {MAX_PROMPTS} are taken")
-    tokenizer = loaded.model.tokenizer
-    assert tokenizer is not None
-    lists = []
+    tokenizer = loaded.tokenizer
+    vocab, lists = loaded.model.config.vocab, []
     for i, item in enumerate(items):
+        where = f"{field}[{i}]" if several else field
         ids = tokenizer.encode(item) if isinstance(item, str) else list(item)
+        wrong = next((at for at, token in enumerate(ids) if token >= vocab), None)
+        if wrong is not None:
+            raise refuse(f"{where}[{wrong}]", f"is {ids[wrong]}, this model has tokens 0 to {vocab - 1}")
         if not ids and tokenizer.bos >= 0:
             ids = [tokenizer.bos]
         if not ids:
-            raise refuse(f"{field}[{i}]" if several else field, "is empty")
+            raise refuse(where, "is empty")
         lists.append(ids)
     return lists
 
@@ -60,8 +63,7 @@ class Echo:
     """The prompt as the beginning of an answer."""
 
     def __init__(self, service: Service, prompt: Sequence[int], given: Any) -> None:
-        tokenizer = service.loaded().model.tokenizer
-        assert tokenizer is not None
+        tokenizer = service.loaded().tokenizer
         stream, previous, length = TextStream(), -1, 0
         # A begin-of-text token that encoding put there is no part of a text.
         implied = isinstance(given, str) or (isinstance(given, list) and given and isinstance(given[0], str))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Whether an answer begins with thoughts: never, if the model likes, or the prompt has opened them already.
 Thinking = Literal["no", "may", "open"]
 KEPT = 32
+#: The tokens of a text that goes on from another.
+Encode = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Shape:
             opening = ""
         one = f"{opening} call {closing}"
         between = quoted(form.between)
-        if not self.parallel:
+        if not self.parallel or form.single:
             rules.append(f"calls: {one}")
         elif form.listed:
             rules.append(f"calls: {opening} call ({between} call)* {closing}")
@@ -110,10 +112,12 @@ def _maybe(text: str) -> str:
 class Grammars:
     """Compiles grammars for one model's tokens. For one thread at a time."""
 
-    def __init__(self, tokens: Sequence[bytes], special: Sequence[int], eos: Sequence[int], bos: int) -> None:
+    def __init__(
+        self, tokens: Sequence[bytes], special: Sequence[int], eos: Sequence[int], encode: Encode
+    ) -> None:
         from llguidance import LLTokenizer
 
-        vocabulary: Any = _Vocabulary(tokens, special, eos, bos)
+        vocabulary: Any = _Vocabulary(tokens, special, eos, encode)
         self._tokenizer = LLTokenizer(vocabulary, n_vocab=len(tokens), eos_token=list(eos))
         self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
 
@@ -140,28 +144,21 @@ def _first_line(messages: Sequence[str]) -> str:
 
 
 class _Vocabulary:
-    """What llguidance asks of a tokenizer; it only needs the tokens, whose texts it finds greedily."""
+    """What llguidance asks of a tokenizer. Text that must come is let through as `encode` makes it, no other way."""
 
     is_tokenizer_wrapper = True
 
-    def __init__(self, tokens: Sequence[bytes], special: Sequence[int], eos: Sequence[int], bos: int) -> None:
+    def __init__(
+        self, tokens: Sequence[bytes], special: Sequence[int], eos: Sequence[int], encode: Encode
+    ) -> None:
         self.tokens = tokens
         self.special_token_ids = special
         self.eos_token_id = eos[0]
-        self.bos_token_id = bos if bos >= 0 else None
-        self._ids = {data: i for i, data in reversed(list(enumerate(tokens)))}
-        self._longest = max(map(len, tokens))
+        self.bos_token_id = None
+        self._encode = encode
 
     def __call__(self, text: str | bytes) -> list[int]:
-        data = text.encode() if isinstance(text, str) else text
-        ids, at = [], 0
-        while at < len(data):
-            for length in range(min(self._longest, len(data) - at), 0, -1):
-                if (token := self._ids.get(data[at : at + length])) is not None:
-                    ids.append(token)
-                    break
-            at += length
-        return ids
+        return self._encode(text if isinstance(text, str) else text.decode("utf-8", "replace"))
 
 
 class Constraint:

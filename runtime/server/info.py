@@ -9,12 +9,12 @@ from typing import Any
 
 from krafla import __version__
 from krafla.runtime.server import schema
-from krafla.runtime.server.chat import render, tools_of
+from krafla.runtime.server.chat import chat_format, template_messages, tools_of
 from krafla.runtime.server.errors import ApiError, refuse
 from krafla.runtime.server.middleware import HttpCounts
-from krafla.runtime.server.service import Loaded, Service, template_variables
+from krafla.runtime.server.service import Loaded, Service
 from krafla.runtime.server.statistics import BOUNDS, Counters, Histogram
-from krafla.tools.chat_template import RESERVED
+from krafla.runtime.server.templates import ChatFormat
 
 
 def health(service: Service) -> tuple[dict[str, Any], int]:
@@ -48,8 +48,7 @@ def model_card(service: Service) -> dict[str, Any]:
 
 def tokenize(loaded: Loaded, body: schema.TokenizeRequest) -> dict[str, Any]:
     """The tokens of a text."""
-    tokenizer = loaded.model.tokenizer
-    assert tokenizer is not None
+    tokenizer = loaded.tokenizer
     if body.add_special and tokenizer.bos < 0:
         raise refuse("add_special", "this model has no begin-of-text token")
     ids = tokenizer.encode(body.content, bos=bool(body.add_special), added=body.parse_special is not False)
@@ -67,8 +66,7 @@ def _piece(data: bytes) -> str | list[int]:
 
 def detokenize(loaded: Loaded, body: schema.DetokenizeRequest) -> dict[str, Any]:
     """The text of tokens."""
-    tokenizer = loaded.model.tokenizer
-    assert tokenizer is not None
+    tokenizer = loaded.tokenizer
     for i, token in enumerate(body.tokens):
         if token >= tokenizer.vocab:
             raise refuse(f"tokens[{i}]", f"is {token}, this model has tokens 0 to {tokenizer.vocab - 1}")
@@ -77,15 +75,15 @@ def detokenize(loaded: Loaded, body: schema.DetokenizeRequest) -> dict[str, Any]
 
 def apply_template(loaded: Loaded, body: schema.TemplateRequest) -> dict[str, Any]:
     """The prompt that a chat would make."""
-    variables = template_variables(loaded, body.chat_template_kwargs, body.reasoning_effort)
-    return {"prompt": render(loaded, body.messages, tools_of(body.tools), variables)}
+    chat = chat_format(loaded)
+    variables = chat.values(body.chat_template_kwargs, body.reasoning_effort)
+    return {"prompt": chat.render(template_messages(body.messages), tools_of(body.tools), variables)}
 
 
 def props(service: Service) -> dict[str, Any]:
     """How the server is set up."""
     loaded, options = service.loaded(), service.options
-    template = loaded.template
-    assert loaded.model.tokenizer is not None
+    chat = loaded.chat
     return {
         "build_info": f"krafla {__version__}",
         "model_alias": service.model_name(),
@@ -98,13 +96,21 @@ def props(service: Service) -> dict[str, Any]:
         "isa": loaded.model.isa,
         "threads": loaded.model.config.threads,
         "kv": options.scheduler.kv,
-        "bos_token": loaded.model.tokenizer.bos,
-        "eos_tokens": sorted(loaded.model.tokenizer.eos),
-        "chat_template": template.source if template else None,
-        "chat_template_variables": sorted(template.variables - RESERVED) if template else [],
-        # Whether the template tells the model of tools, or the server does with a system message.
-        "tools": None if template is None else "template" if loaded.has_tools else "system message",
+        "bos_token": loaded.tokenizer.bos,
+        "eos_tokens": sorted(loaded.tokenizer.eos),
+        "chat_template": chat.template.source if chat else None,
+        "chat_template_variables": chat.variables if chat else [],
+        # Where the model is told of tools: by its template, or by the server.
+        "tools": _tools_note(chat),
     }
+
+
+def _tools_note(chat: ChatFormat | None) -> str | None:
+    if chat is None or chat.calls is None:
+        return None
+    if chat.tools is not None:
+        return "template"
+    return "system message" if chat.writes_system else "first message"
 
 
 def slots(service: Service) -> list[dict[str, Any]]:

@@ -79,10 +79,10 @@ def token_request(
         max_tokens = options.max_tokens if max_tokens is None else max_tokens
     vocab = loaded.model.config.vocab
     bias = {int(key): value for key, value in (body.logit_bias or {}).items()}
-    if wrong := next((token for token in bias if token >= vocab), None):
+    wrong = next((token for token in bias if token >= vocab), None)
+    if wrong is not None:
         raise refuse("logit_bias", f"{wrong} is no token of this model (0 to {vocab - 1})")
     temperature = options.temperature if body.temperature is None else body.temperature
-    assert loaded.model.tokenizer is not None
     return Request(
         prompt=tuple(ids),
         max_tokens=max_tokens,
@@ -92,7 +92,7 @@ def token_request(
         ),
         logit_bias=bias,
         seed=body.seed,
-        stop_ids=loaded.model.tokenizer.eos,
+        stop_ids=loaded.tokenizer.eos,
         ignore_eos=bool(body.ignore_eos),
         deadline=service.deadline(),
         id=name,

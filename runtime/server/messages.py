@@ -46,8 +46,8 @@ def as_chat(service: Service, body: own.CountRequest) -> schema.ChatRequest:
         names = ("max_tokens", "temperature", "top_p", "top_k")
         fields |= {name: getattr(body, name) for name in names}
         fields["stop"] = body.stop_sequences
-    template = service.loaded().template
-    thinks = template is not None and {"enable_thinking", "reasoning_effort"} & template.variables
+    chat = service.loaded().chat
+    thinks = chat is not None and {"enable_thinking", "reasoning_effort"} & set(chat.variables)
     if body.thinking is not None and body.thinking.type == "disabled" and thinks:
         fields["reasoning_effort"] = "none"
     return translated(fields)

@@ -120,7 +120,10 @@ class Guard:
             if size > self._max_body:
                 raise self._too_large()
             more = message.get("more_body", False)
-        return b"".join(parts)
+        body = b"".join(parts)
+        if b"\\ud" in body or b"\\uD" in body:
+            _check_surrogates(body)
+        return body
 
     def _too_large(self) -> ApiError:
         return ApiError(413, f"the body is larger than {self._max_body} bytes", code="body_too_large")
@@ -148,6 +151,16 @@ def _is_api(path: str) -> bool:
 PROTECTED = frozenset(
     ("/tokenize", "/detokenize", "/apply-template", "/props", "/metrics", "/slots", "/openapi.json")
 )
+
+
+def _check_surrogates(body: bytes) -> None:
+    """ApiError for half a character (a lone \\ud800): no answer could repeat it."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ApiError(400, "the body has half a surrogate pair in a string", code="invalid_json") from error
+    except (ValueError, RecursionError):
+        return  # what else is wrong is said where it is read
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

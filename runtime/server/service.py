@@ -12,20 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from krafla import __version__
 from krafla.runtime import progress
+from krafla.runtime.bind import Api
+from krafla.runtime.engine import engine
 from krafla.runtime.isas import isas
 from krafla.runtime.model import KV_TYPES, Model
-from krafla.runtime.server import calls
-from krafla.runtime.server.answer import THINK, Vocabulary
-from krafla.runtime.server.errors import ApiError, from_core, refuse
+from krafla.runtime.server.answer import Vocabulary
+from krafla.runtime.server.errors import ApiError, from_core
 from krafla.runtime.server.grammar import Grammars
 from krafla.runtime.server.request import Finished, NotReady, Request, Ticket
 from krafla.runtime.server.scheduler import Scheduler, SchedulerOptions
-from krafla.tools.chat_template import ChatTemplate
-from krafla.tools.errors import KraflaError, access
+from krafla.runtime.server.templates import ChatFormat
+from krafla.runtime.tokenizer import Tokenizer
+from krafla.tools.errors import AccessError, KraflaError, access
 
 log = logging.getLogger("krafla.server")
 Result = TypeVar("Result")
@@ -55,17 +57,25 @@ class Loaded:
     """What there is once the model is loaded."""
 
     model: Model
+    tokenizer: Tokenizer  # not the model's own, which ends with it
     vocabulary: Vocabulary
     grammars: Grammars | None  # None: no tokens end a text, so nothing can be held to a grammar
-    template: ChatTemplate | None
-    calls: calls.CallFormat | None
+    chat: ChatFormat | None
     fingerprint: str
     created: int
 
-    @property
-    def has_tools(self) -> bool:
-        """Whether the template itself tells the model of tools."""
-        return self.template is not None and "tools" in self.template.variables
+
+class SharedTokenizer(Tokenizer):
+    """A tokenizer that several threads encode with: those of requests, and the engine's for grammars."""
+
+    def __init__(self, api: Api, path: Path, vocab: int) -> None:
+        super().__init__(api, path, vocab)
+        self._lock = threading.Lock()
+
+    def encode(self, text: str, bos: bool | None = None, added: bool = True) -> list[int]:
+        """As the others do, in turns."""
+        with self._lock:
+            return super().encode(text, bos, added)
 
 
 class Service:
@@ -76,8 +86,10 @@ class Service:
         options: ServiceOptions,
         watch: Watch = lambda: nullcontext(progress.silent),
         announce: Callable[[str], None] = lambda sentence: None,
+        scheduler: Callable[..., Scheduler] = Scheduler,
     ) -> None:
         self.options = options
+        self._make_scheduler = scheduler
         self.started = time.time()
         self.error: str | None = None
         self.scheduler: Scheduler | None = None
@@ -109,7 +121,7 @@ class Service:
 
     def loaded(self) -> Loaded:
         """What is loaded; ApiError 503 before that and after it failed."""
-        if self._loaded is None or self._closing:
+        if self._loaded is None:
             raise from_core(NotReady(self.error or f"the model is {self.state}"))
         return self._loaded
 
@@ -119,6 +131,8 @@ class Service:
 
     def submit(self, requests: Sequence[Request], prompt_field: str) -> list[Ticket]:
         """Put requests into the queue, all or none."""
+        if self._closing:
+            raise from_core(NotReady("the server is shutting down"))
         self.loaded()
         assert self.scheduler is not None
         tickets: list[Ticket] = []
@@ -160,17 +174,25 @@ class Service:
             sentence = f"the model {name!r} is not here, only {self.model_name()!r}"
             raise ApiError(404, sentence, "model", "model_not_found")
 
-    def close(self) -> None:
-        """Cancel what runs, release the model."""
+    def drain(self) -> None:
+        """Take no more requests; those that run after `grace` seconds are cancelled. Returns when none runs."""
         self._closing = True
-        if self.scheduler is not None:
+        if self.scheduler is not None and not self._loader.is_alive():
+            self.scheduler.close(self.options.grace)
+
+    def close(self) -> None:
+        """Cancel what runs, release the model. What is still loading is left to end with the process."""
+        self._closing = True
+        if self.scheduler is not None and not self._loader.is_alive():
             self.scheduler.close(0.0)
         self._work.shutdown(wait=True, cancel_futures=True)
+        if self._loaded is not None:
+            self._loaded.tokenizer.close()
 
     def _load(self) -> None:
         try:
             with self._watch() as report:
-                self.scheduler = Scheduler(self.options.scheduler, report, self._announce)
+                self.scheduler = self._make_scheduler(self.options.scheduler, report, self._announce)
                 self.scheduler.start()
                 self.scheduler.wait_ready()
                 self._loaded = _inspect(self.scheduler.model, report)
@@ -188,22 +210,21 @@ class Service:
 
 def _inspect(model: Model, report: progress.Report) -> Loaded:
     """Everything else that requests need; a chat template that does not work is an error now."""
-    if model.tokenizer is None:
-        raise KraflaError(f"{model.files.mlb.name}: there is no tokenizer beside it", 4)
-    template = model.chat_template.check() if model.template is not None else None
-    vocabulary = Vocabulary(model.tokenizer, model.config.vocab)
+    if model.files.tokenizer is None:
+        raise AccessError(f"{model.files.mlb.name}: there is no tokenizer beside it")
+    chat = ChatFormat.of(model.chat_template) if model.template is not None else None
+    api, _ = engine(model.isa)
+    tokenizer = SharedTokenizer(api, model.files.tokenizer, model.config.vocab)
+    vocabulary = Vocabulary(tokenizer, model.config.vocab)
     grammars = None
-    if model.tokenizer.eos:
-        # First the tokenizer's own: some clients of the library look at only one.
-        eos = sorted(model.tokenizer.eos, key=lambda i: (i != model.tokenizer.first_eos, i))  # type: ignore[union-attr]
-        grammars = Grammars(vocabulary.pieces, sorted(vocabulary.silent), eos, model.tokenizer.bos)
-    has_tools = template is not None and "tools" in template.variables
-    form = calls.detect(template.source) if template is not None and has_tools else calls.HERMES
+    if tokenizer.eos:
+        eos = sorted(tokenizer.eos, key=lambda i: (i != tokenizer.first_eos, i))
+        grammars = Grammars(vocabulary.pieces, sorted(vocabulary.silent), eos, vocabulary.encode)
     digest = _digest(model.files.mlb, report)
     rounding = "fused" if any(facts.fused for facts in isas() if facts.name == model.isa) else "unfused"
     kv = KV_TYPES[model.config.kv_type]
     fingerprint = f"krafla-{__version__}-{rounding}-kv_{kv}-{digest}"
-    return Loaded(model, vocabulary, grammars, template, form, fingerprint, int(time.time()))
+    return Loaded(model, tokenizer, vocabulary, grammars, chat, fingerprint, int(time.time()))
 
 
 def _digest(path: Path, report: progress.Report) -> str:
@@ -216,30 +237,3 @@ def _digest(path: Path, report: progress.Report) -> str:
             done += len(block)
             report(f"hashing {path.name}", done, total)
     return state.hexdigest()[:16]
-
-
-def thinking_of(loaded: Loaded, prompt: str) -> Literal["no", "may", "open"]:
-    """Whether the answer to a prompt begins with thoughts."""
-    if loaded.template is None or THINK not in loaded.template.source:
-        return "no"
-    return "open" if prompt.rstrip().endswith(THINK) else "may"
-
-
-def template_variables(loaded: Loaded, given: dict[str, Any] | None, effort: str | None) -> dict[str, Any]:
-    """The variables that a request sets in the template; ApiError names one that it does not have."""
-    from krafla.tools.chat_template import RESERVED
-
-    known = loaded.template.variables - RESERVED if loaded.template else frozenset()
-    values = dict(given or {})
-    for name in values:
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise refuse(f"chat_template_kwargs.{name}", f"is no variable of the chat template ({listed})")
-    if effort is not None:
-        if "reasoning_effort" in known:
-            values.setdefault("reasoning_effort", effort)
-        elif "enable_thinking" in known:
-            values.setdefault("enable_thinking", effort not in ("none", "minimal"))
-        else:
-            raise refuse("reasoning_effort", "this model's chat template does not know it")
-    return values

@@ -36,8 +36,7 @@ static bool round_up(size_t bytes, size_t unit, size_t *rounded)
     return fits;
 }
 
-/* What ml_pages_allocate takes from the system for this size, the same when it is released. */
-static bool pages_size(size_t bytes, size_t *total)
+bool ml_pages_size(size_t bytes, size_t *total)
 {
     return round_up(bytes ? bytes : 1, bytes >= HUGE_PAGE ? HUGE_PAGE : PAGE, total);
 }
@@ -47,8 +46,8 @@ static bool pages_size(size_t bytes, size_t *total)
 void *ml_pages_allocate(size_t bytes)
 {
     size_t total;
-    return pages_size(bytes, &total) ? VirtualAlloc(NULL, total, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE)
-                                     : NULL;
+    return ml_pages_size(bytes, &total) ? VirtualAlloc(NULL, total, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE)
+                                        : NULL;
 }
 
 void ml_pages_release(void *pages, size_t bytes)
@@ -63,7 +62,7 @@ void ml_pages_release(void *pages, size_t bytes)
 void *ml_pages_allocate(size_t bytes)
 {
     size_t total, padded;
-    if (!pages_size(bytes, &total))
+    if (!ml_pages_size(bytes, &total))
         return NULL;
     size_t alignment = total >= HUGE_PAGE ? HUGE_PAGE : 0;
     if (!ml_size_add(total, alignment, &padded))
@@ -88,7 +87,7 @@ void *ml_pages_allocate(size_t bytes)
 void ml_pages_release(void *pages, size_t bytes)
 {
     size_t total;
-    if (pages && pages_size(bytes, &total))
+    if (pages && ml_pages_size(bytes, &total))
         munmap(pages, total);
 }
 
@@ -97,7 +96,7 @@ void ml_pages_release(void *pages, size_t bytes)
 void *ml_pages_allocate(size_t bytes)
 {
     size_t total;
-    void *pages = pages_size(bytes, &total) ? aligned_alloc(ML_ALIGN, total) : NULL;
+    void *pages = ml_pages_size(bytes, &total) ? aligned_alloc(ML_ALIGN, total) : NULL;
     if (pages)
         memset(pages, 0, total);
     return pages;

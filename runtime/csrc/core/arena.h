@@ -22,6 +22,8 @@ void ml_arena_release(ml_arena *arena);
 
 /* Aligned, zeroed memory for large arrays (huge pages where possible); NULL if there is none. */
 void *ml_pages_allocate(size_t bytes);
+/* What ml_pages_allocate takes from the system for this size: whole (huge) pages; false if that overflows. */
+bool ml_pages_size(size_t bytes, size_t *total);
 void ml_pages_release(void *pages, size_t bytes);
 
 /* a * b and a + b; false if the result does not fit. */

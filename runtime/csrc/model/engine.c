@@ -111,12 +111,12 @@ static void carve(ml_engine *e)
     }
 }
 
-static void fill_info(ml_engine *e, const ml_memory *memory)
+/* `buffers`: what the arena and the cache take from the system. */
+static void fill_info(ml_engine *e, const ml_memory *memory, uint64_t buffers)
 {
     const ml_config *c = &e->model.config;
     const ml_options *o = &e->options;
     uint64_t running = memory->own + memory->mapped;
-    uint64_t buffers = (uint64_t)e->arena.used + e->kv.pool_bytes;
     e->info = (ml_info){
         .dim = c->dim,
         .n_layers = c->n_layers,
@@ -173,9 +173,11 @@ static ml_status prepare(ml_engine *e, const char *path, const ml_options *optio
         .floats = plan->state_floats, .n_sequences = e->options.sequences, .n_slots = e->options.checkpoints};
     e->imatrix.on = e->options.imatrix != 0;
     carve(e);
-    if (e->arena.overflow)
+    size_t arena, cache;
+    if (e->arena.overflow || !ml_pages_size(e->arena.used, &arena) ||
+        !ml_pages_size(e->kv.pool_bytes, &cache))
         return ml_fail(error, ML_E_NOMEM, "%s: the activations do not fit into the address space", path);
-    fill_info(e, &memory);
+    fill_info(e, &memory, (uint64_t)arena + cache);
     return ML_OK;
 }
 

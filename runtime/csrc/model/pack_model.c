@@ -100,12 +100,15 @@ ml_status ml_model_predict(const ml_model *model, bool pack, ml_memory *memory, 
     if (status != ML_OK)
         return status;
     uint64_t file = model->file.size;
-    *memory = (ml_memory){.own = sum.arena.used, .mapped = file, .peak = sum.arena.used + file};
+    size_t own = 0;
+    if (sum.arena.used > 0 && !ml_pages_size(sum.arena.used, &own))
+        return ml_fail(error, ML_E_NOMEM, "%s: the weights do not fit into the address space", model->path);
+    *memory = (ml_memory){.own = own, .mapped = file, .peak = own + file};
     if (sum.pack) {
         memory->mapped = file - sum.file + (model->config.shared_classifier ? sum.embedding : 0);
         /* A copy of the file that was read, not mapped, cannot be given back piece by piece. */
         if (model->file.mapped)
-            memory->peak = sum.arena.used + (sum.largest < SLICE_BYTES ? sum.largest : SLICE_BYTES);
+            memory->peak = own + (sum.largest < SLICE_BYTES ? sum.largest : SLICE_BYTES);
     }
     return ML_OK;
 }

@@ -8,6 +8,9 @@
 /* Queries that walk the cache together: enough of them that a page is read far less often than used. */
 enum { MAX_QUERIES = 24 };
 
+/* So many queries pay for widening a page's elements once, instead of each time they are read. */
+enum { WIDEN_QUERIES = 12 };
+
 typedef struct task {
     int kv_head;
     int row; /* first of the rows */
@@ -25,6 +28,7 @@ typedef struct block {
     float *queries;
     float *sums;
     float *scores; /* position p of query i: [i * score_stride + p - first_page * ML_KV_PAGE] */
+    float *wide;
     int8_t *tiled; /* the queries for the Q8 cache */
     float quant_scales[MAX_QUERIES];
     int32_t corrections[MAX_QUERIES];
@@ -51,6 +55,8 @@ void ml_attention_carve(ml_attention_scratch *scratch, ml_arena *arena, int work
     scratch->queries = ml_arena_take(arena, queries, scratch->head_dim * sizeof(float));
     scratch->sums = ml_arena_take(arena, queries, scratch->head_dim * sizeof(float));
     scratch->scores = ml_arena_take(arena, queries, scratch->score_stride * sizeof(float));
+    if (layout->type != ML_KV_F32)
+        scratch->wide = ml_arena_take(arena, n * ML_KV_PAGE, scratch->head_dim * sizeof(float));
     if (layout->type != ML_KV_Q8)
         return;
     scratch->quants = ml_arena_take(arena, n, (size_t)layout->key_dim);
@@ -117,6 +123,8 @@ static void gather_queries(block *b, const ml_attention *a, const task *t, int w
     b->queries = scratch->queries + first * dim;
     b->sums = scratch->sums + first * dim;
     b->scores = scratch->scores + first * scratch->score_stride;
+    if (a->layout->type != ML_KV_F32 && b->n >= WIDEN_QUERIES)
+        b->wide = scratch->wide + (size_t)worker * ML_KV_PAGE * dim;
     if (a->layout->type == ML_KV_Q8)
         b->tiled = scratch->tiled + first * (size_t)(a->layout->key_dim / ML_BLOCK) * TILE_BYTES;
     for (int i = 0; i < b->n; i++) {
@@ -133,43 +141,85 @@ static unsigned char *page_memory(const block *b, int page)
     return b->a->pool + (size_t)b->a->rows[b->t->row].pages[page] * b->a->layout->page_bytes;
 }
 
+/* A head's keys or values in a page. */
+static const void *elements(const block *b, int page, int half)
+{
+    return ml_kv_elements(b->a->layout, page_memory(b, page), b->a->layer, half, b->t->kv_head);
+}
+
+/*
+ * Asks for the head's part of a page that comes next; pages lie apart, so the machine cannot guess. With many
+ * queries the work on a page takes longer than its way, and the first cache level is needed for other things.
+ */
+static void fetch_page(const block *b, int page, int last_page, int half)
+{
+    if (page > last_page || b->n >= WIDEN_QUERIES)
+        return;
+    const char *p = elements(b, page, half);
+    for (size_t at = 0; at < b->a->layout->head_bytes; at += 64)
+        ml_prefetch(p + at);
+}
+
 /* All queries against a page's keys. Scores of positions that a row does not see are computed, never read. */
 static void score_page(const block *b, int page)
 {
     const ml_kv_layout *layout = b->a->layout;
-    unsigned char *memory = page_memory(b, page);
-    const unsigned char *keys = ml_kv_elements(layout, memory, b->a->layer, ML_KV_KEYS, b->t->kv_head);
+    const void *keys = elements(b, page, ML_KV_KEYS);
     float *scores = b->scores + (page - b->first_page) * ML_KV_PAGE;
     size_t stride = b->a->scratch->score_stride, dim = b->a->scratch->head_dim;
-    if (layout->type == ML_KV_F32)
-        ml_k_dot_f32(scores, stride, b->queries, dim, b->n, (const float *)(const void *)keys, (int)dim);
-    else if (layout->type == ML_KV_F16)
-        ml_k_dot_f16(scores, stride, b->queries, dim, b->n, (const uint16_t *)(const void *)keys, (int)dim);
-    else
+    if (layout->type == ML_KV_Q8) {
         ml_k_dot_q8(scores, stride, b->tiled, b->quant_scales, b->corrections, b->n, keys,
-                    ml_kv_scales(layout, memory, b->a->layer, ML_KV_KEYS, b->t->kv_head), layout->key_dim);
+                    ml_kv_scales(layout, page_memory(b, page), b->a->layer, ML_KV_KEYS, b->t->kv_head),
+                    layout->key_dim);
+        return;
+    }
+    if (b->wide) {
+        ml_k_widen_f16(b->wide, keys, ML_KV_PAGE * (int)dim);
+        keys = b->wide;
+    }
+    if (b->wide || layout->type == ML_KV_F32)
+        ml_k_dot_f32(scores, stride, b->queries, dim, b->n, keys, (int)dim);
+    else
+        ml_k_dot_f16(scores, stride, b->queries, dim, b->n, keys, (int)dim);
 }
 
-/* Queries [first, first + n) add up positions [from, to) of a page's values. */
+static void widen_values(const block *b, int page)
+{
+    const void *values = elements(b, page, ML_KV_VALUES);
+    int count = ML_KV_PAGE * b->a->layout->head_dim;
+    if (b->a->layout->type == ML_KV_Q8)
+        ml_k_widen_q8(b->wide, values, count);
+    else
+        ml_k_widen_f16(b->wide, values, count);
+}
+
+/* The Q8 cache: a value's scale goes into its weights. */
+static void scale_weights(const block *b, int page, float *weights, int n, int from, int to)
+{
+    const float *scales =
+        ml_kv_scales(b->a->layout, page_memory(b, page), b->a->layer, ML_KV_VALUES, b->t->kv_head);
+    for (int i = 0; i < n; i++)
+        for (int t = from; t < to; t++)
+            weights[(size_t)i * b->a->scratch->score_stride + (size_t)t] *= scales[t];
+}
+
+/* Queries [first, first + n) add up positions [from, to) of a page's values; each weight is used only here.
+ */
 static void weigh(const block *b, int page, int first, int n, int from, int to)
 {
-    const ml_kv_layout *layout = b->a->layout;
-    unsigned char *memory = page_memory(b, page);
-    const unsigned char *values = ml_kv_elements(layout, memory, b->a->layer, ML_KV_VALUES, b->t->kv_head);
+    int type = b->a->layout->type, rows = to - from;
+    const void *values = b->wide ? b->wide : elements(b, page, ML_KV_VALUES);
     size_t stride = b->a->scratch->score_stride, dim = b->a->scratch->head_dim, at = (size_t)from * dim;
     float *sums = b->sums + (size_t)first * dim;
-    const float *weights = b->scores + (size_t)first * stride + (page - b->first_page) * ML_KV_PAGE + from;
-    int rows = to - from;
-    if (layout->type == ML_KV_F32)
-        ml_k_axpy_f32(sums, dim, weights, stride, n, (const float *)(const void *)values + at, rows,
-                      (int)dim);
-    else if (layout->type == ML_KV_F16)
-        ml_k_axpy_f16(sums, dim, weights, stride, n, (const uint16_t *)(const void *)values + at, rows,
-                      (int)dim);
+    float *weights = b->scores + (size_t)first * stride + (page - b->first_page) * ML_KV_PAGE;
+    if (type == ML_KV_Q8)
+        scale_weights(b, page, weights, n, from, to);
+    if (b->wide || type == ML_KV_F32)
+        ml_k_axpy_f32(sums, dim, weights + from, stride, n, (const float *)values + at, rows, (int)dim);
+    else if (type == ML_KV_F16)
+        ml_k_axpy_f16(sums, dim, weights + from, stride, n, (const uint16_t *)values + at, rows, (int)dim);
     else
-        ml_k_axpy_q8(sums, dim, weights, stride, n, (const int8_t *)values + at,
-                     ml_kv_scales(layout, memory, b->a->layer, ML_KV_VALUES, b->t->kv_head) + from, rows,
-                     (int)dim);
+        ml_k_axpy_q8(sums, dim, weights + from, stride, n, (const int8_t *)values + at, rows, (int)dim);
 }
 
 /* All rows that see the same part of the page together; at the edges of what they see, each row by itself. */
@@ -178,6 +228,8 @@ static void weigh_page(const block *b, int page)
     const ml_attention *a = b->a;
     int heads = b->t->n_heads, first_row = b->t->row, last_row = first_row + b->t->n_rows - 1;
     int from, to, last_from, last_to;
+    if (b->wide)
+        widen_values(b, page);
     bool same = visible_part(a, first_row, page, &from, &to);
     same = visible_part(a, last_row, page, &last_from, &last_to) && same;
     if (same && from == last_from && to == last_to) {
@@ -187,6 +239,21 @@ static void weigh_page(const block *b, int page)
     for (int row = first_row; row <= last_row; row++)
         if (visible_part(a, row, page, &from, &to))
             weigh(b, page, (row - first_row) * heads, heads, from, to);
+}
+
+/*
+ * The softmax of n scores, with room for whole turns of its sixteen partial sums: weights of -inf are 0 and
+ * add nothing, which costs less than a remainder. Only scores that are all -inf must be counted exactly.
+ */
+static void weigh_scores(float *scores, int n)
+{
+    bool any = false;
+    for (int j = 0; j < n; j++)
+        any |= scores[j] > -INFINITY;
+    int whole = any ? (n + 15) / 16 * 16 : n;
+    for (int j = n; j < whole; j++)
+        scores[j] = -INFINITY;
+    ml_k_softmax(scores, whole);
 }
 
 /* Scores to weights, for each query over the positions that it sees. */
@@ -202,7 +269,7 @@ static void finish_scores(const block *b)
         if (a->softcap > 0.0f)
             for (int j = 0; j < n; j++)
                 scores[j] = ml_softcap(scores[j], a->softcap);
-        ml_k_softmax(scores, n);
+        weigh_scores(scores, n);
     }
 }
 
@@ -212,11 +279,16 @@ static void run_task(const ml_attention *a, const task *t, int worker)
     gather_queries(&b, a, t, worker);
     /* Rows are in order: the first sees the earliest position, the last the latest. */
     int last_page = a->rows[t->row + t->n_rows - 1].position / ML_KV_PAGE;
-    for (int page = b.first_page; page <= last_page; page++)
+    for (int page = b.first_page; page <= last_page; page++) {
+        fetch_page(&b, page + 1, last_page, ML_KV_KEYS);
         score_page(&b, page);
+    }
+    fetch_page(&b, b.first_page, last_page, ML_KV_VALUES);
     finish_scores(&b);
-    for (int page = b.first_page; page <= last_page; page++)
+    for (int page = b.first_page; page <= last_page; page++) {
+        fetch_page(&b, page + 1, last_page, ML_KV_VALUES);
         weigh_page(&b, page);
+    }
     for (int i = 0; i < b.n; i++)
         memcpy(a->out + place_of(&b, i), b.sums + (size_t)i * a->scratch->head_dim,
                a->scratch->head_dim * sizeof(float));

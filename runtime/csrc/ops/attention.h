@@ -23,6 +23,7 @@ typedef struct ml_attention_scratch {
     float *queries;
     float *sums;
     float *scores;
+    float *wide;    /* a head's part of a page as floats, for the other caches */
     int8_t *quants; /* for the Q8 cache: one query, and all of them as the score kernel reads them */
     int8_t *tiled;
     float *block_scales; /* of one query's blocks, before and after tiling */

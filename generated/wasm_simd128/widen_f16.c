@@ -1,0 +1,20 @@
+/*
+ * ml_k_widen_f16_wasm_simd128
+ * o = the f16 elements x as floats, exactly; scales are not applied.
+ *
+ * Written by krafla-gen from templates/widen.c.j2 and isa_specs/wasm_simd128.py (facets: f32, f16); do not
+ * edit.
+ */
+#include "ml_config.h"
+#include "core/wasm_common.h"
+
+void ml_k_widen_f16_wasm_simd128(float *o, const uint16_t *x, int n)
+{
+    int i = 0;
+    for (; i + 4 <= n; i += 4) {
+        wasm_v128_store(o + i, ml_load_f16_wasm(x + i));
+    }
+    for (; i < n; i++) { /* the rest, one by one */
+        o[i] = ml_f16_to_f32(x[i]);
+    }
+}
