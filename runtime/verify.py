@@ -276,7 +276,8 @@ def page(
     ]
     for machine, result in results.items():
         kernels = "equal" if result.kernels else "DIFFER"
-        hashes = " | ".join(f"`{value}`" for value in result.hashes)
+        found = [f"`{value}`" for value in result.hashes]
+        hashes = " | ".join(found + ["not run"] * (len(subjects) - len(found)))
         cells = [
             machine.target,
             machine.isa,

@@ -101,7 +101,10 @@ def test_logits(
 
 
 def test_the_table_of_the_docs_is_of_this_code(fused: tuple[str, ...], unfused: tuple[str, ...]) -> None:
-    """Every row that verify.py knows, all kernels equal, one hash per class and model: the ones of today."""
+    """Every row that verify.py knows, all kernels equal, one hash per class and model: the ones of today.
+
+    Where emulation is slow, the random models are enough.
+    """
     rows = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| ") and "`" in line]
     told = {(row[0].removeprefix("| "), row[1], row[3]): row for row in rows}
     assert set(told) == {(m.target, m.isa, m.title) for m in MACHINES}
@@ -110,8 +113,8 @@ def test_the_table_of_the_docs_is_of_this_code(fused: tuple[str, ...], unfused: 
         assert row[4] == "equal"
         hashes = tuple(re.findall(r"`([0-9a-f]{16})`", " ".join(row)))
         assert hashes[:2] == (fused if machine.variant.fused else unfused), row
-        assert len(hashes) == 4
-    assert len({tuple(row[7:9]) for row in rows}) == 2
+        assert len(hashes) == 4 or (machine.emulator and row[7:9] == ["not run", "not run |"]), row
+    assert len({tuple(row[7:9]) for row in rows if "not run" not in row}) == 2
     assert all(f"{r.machine.title} | {r.missing} |" in PAGE for r in REFUSALS)
 
 
@@ -178,6 +181,21 @@ def test_a_model_beyond_the_address_space(target: str, emulator: str, tmp_path: 
     done = verify.execute(machine, cross.program(target, machine.isa, "ml_run"), "-m", str(path), "hello")
     assert done.returncode == 7, done
     assert "large.mlb: does not fit into the address space" in done.stderr
+
+
+def test_a_large_file_in_webassembly(tmp_path: Path) -> None:
+    """wasmtime refuses to read more than 128 MiB at once: the file is read in pieces, and only its content is wrong."""
+    machine = next(m for m in EMULATED if m.target == "wasm32-wasi")
+    needed(machine)
+    path = tmp_path / "large.mlb"
+    path.write_bytes(b"MLB1" + struct.pack("<I", 9))
+    with path.open("r+b") as file:
+        file.truncate(150 << 20)
+    done = verify.execute(
+        machine, cross.program(machine.target, machine.isa, "ml_run"), "-m", str(path), "hello"
+    )
+    assert done.returncode == 5, done
+    assert "version is 9" in done.stderr
 
 
 def test_windows_speaks_utf8(tmp_path: Path) -> None:
