@@ -190,15 +190,15 @@ class MullPairs(_Mull):
     def _weights(self, kind: Kind, group: int, p: str, pair: int) -> list[str]:
         name = f"const int8x16x2_t w{group}_{pair}"
         if kind == "q8":
-            return [f"{name} = ml_swap_halves_neon({_step(p, 32 * pair)}, {_step(p, 32 * pair + 16)});"]
+            return [f"{name} = ml_load_halves_neon({_at(p, 32 * pair)});"]
         packed = f"packed{group}_{pair % 2}"
         sides = [f"vreinterpretq_u8_s8({packed}.val[{side}])" for side in (0, 1)]
         if pair >= 2:
             high = ", ".join(f"vreinterpretq_s8_u8(vshrq_n_u8({side}, 4))" for side in sides)
             return [f"{name} = {{{{{high}}}}};"]
         low = ", ".join(f"vreinterpretq_s8_u8(vandq_u8({side}, low_nibbles))" for side in sides)
-        steps = f"{_step(p, 32 * pair)}, {_step(p, 32 * pair + 16)}"
-        return [f"const int8x16x2_t {packed} = ml_swap_halves_neon({steps});", f"{name} = {{{{{low}}}}};"]
+        load = f"const int8x16x2_t {packed} = ml_load_halves_neon({_at(p, 32 * pair)});"
+        return [load, f"{name} = {{{{{low}}}}};"]
 
     def x_prepare(self, to: str, source: str) -> str:
         """Two times four bytes, each twice."""

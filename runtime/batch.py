@@ -35,6 +35,8 @@ class Batch:
         self._logits: Floats = np.empty((0, self.vocab), np.float32)
         self._int = ctypes.c_int32()
         self._row = ctypes.POINTER(self.api.types.ml_row)
+        self._choice_bytes = ctypes.sizeof(self.api.types.ml_choice)
+        self._logits_offset: int = self.api.types.ml_choice.logits.offset
         self._float = ctypes.POINTER(ctypes.c_float)
 
     def open(self) -> int:
@@ -103,13 +105,14 @@ class Batch:
     def choose(self, choices: Sequence[tuple[Choice, Floats]]) -> None:
         """Make choices from rows of logits, on all threads; each Choice then has its result."""
         native = (self.api.types.ml_choice * len(choices))()
-        for i, (choice, logits) in enumerate(choices):
-            native[i] = choice.native
-            native[i].logits = logits.ctypes.data_as(self._float)
+        for one, (choice, logits) in zip(native, choices, strict=True):
+            address = ctypes.addressof(one)
+            ctypes.memmove(address, choice.address, self._choice_bytes)
+            ctypes.c_void_p.from_address(address + self._logits_offset).value = logits.ctypes.data
         self.api.fn.ml_choose(self._engine, native, len(choices))
-        for i, (choice, _) in enumerate(choices):
-            choice.native.token = native[i].token
-            choice.native.logprob = native[i].logprob
+        for one, (choice, _) in zip(native, choices, strict=True):
+            choice.native.token = one.token
+            choice.native.logprob = one.logprob
 
     def _pointer(self, rows: Rows) -> Any:
         assert rows.dtype == np.int32 and rows.flags.c_contiguous
@@ -137,6 +140,7 @@ class Choice:
     ) -> None:
         types = batch.api.types
         self.native = types.ml_choice(repeat=repeat, presence=presence, frequency=frequency, n_top=-1)
+        self.address = ctypes.addressof(self.native)
         self._fields = dict(types.ml_choice._fields_)
         self._kept: list[Any] = []
         self._seen: npt.NDArray[np.uint8] | None = None

@@ -35,8 +35,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         int16x8_t isum0_3_0 = vdupq_n_s16((int16_t)xs[7]);
         int16x8_t isum0_3_1 = vdupq_n_s16((int16_t)xs[7]);
 
-        const int8x16x2_t packed0_0 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w)), vld1q_s8((const int8_t *)(w + 16)));
+        const int8x16x2_t packed0_0 = ml_load_halves_neon(w);
         const int8x16x2_t w0_0 = {
             {vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_0.val[0]), low_nibbles)),
              vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_0.val[1]), low_nibbles))}};
@@ -83,8 +82,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                              vget_high_s8(w0_2.val[0]), vget_high_s8(x3_2));
         isum0_3_1 = vmlal_s8(vmlal_s8(isum0_3_1, vget_low_s8(w0_2.val[1]), vget_low_s8(x3_2)),
                              vget_high_s8(w0_2.val[1]), vget_high_s8(x3_2));
-        const int8x16x2_t packed0_1 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 32)), vld1q_s8((const int8_t *)(w + 48)));
+        const int8x16x2_t packed0_1 = ml_load_halves_neon(w + 32);
         const int8x16x2_t w0_1 = {
             {vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_1.val[0]), low_nibbles)),
              vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_1.val[1]), low_nibbles))}};
@@ -180,8 +178,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         int16x8_t isum0_1_0 = vdupq_n_s16((int16_t)xs[3]);
         int16x8_t isum0_1_1 = vdupq_n_s16((int16_t)xs[3]);
 
-        const int8x16x2_t packed0_0 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w)), vld1q_s8((const int8_t *)(w + 16)));
+        const int8x16x2_t packed0_0 = ml_load_halves_neon(w);
         const int8x16x2_t w0_0 = {
             {vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_0.val[0]), low_nibbles)),
              vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_0.val[1]), low_nibbles))}};
@@ -208,8 +205,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                              vget_high_s8(w0_2.val[0]), vget_high_s8(x1_2));
         isum0_1_1 = vmlal_s8(vmlal_s8(isum0_1_1, vget_low_s8(w0_2.val[1]), vget_low_s8(x1_2)),
                              vget_high_s8(w0_2.val[1]), vget_high_s8(x1_2));
-        const int8x16x2_t packed0_1 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 32)), vld1q_s8((const int8_t *)(w + 48)));
+        const int8x16x2_t packed0_1 = ml_load_halves_neon(w + 32);
         const int8x16x2_t w0_1 = {
             {vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_1.val[0]), low_nibbles)),
              vreinterpretq_s8_u8(vandq_u8(vreinterpretq_u8_s8(packed0_1.val[1]), low_nibbles))}};

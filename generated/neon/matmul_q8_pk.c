@@ -35,8 +35,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         int32x4_t isum0_3_0 = vdupq_n_s32(0);
         int32x4_t isum0_3_1 = vdupq_n_s32(0);
 
-        const int8x16x2_t w0_0 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w)), vld1q_s8((const int8_t *)(w + 16)));
+        const int8x16x2_t w0_0 = ml_load_halves_neon(w);
         const int8x16_t x0_0 = vld1q_s8(x);
         const int8x16_t x1_0 = vld1q_s8(x + 16);
         const int8x16_t x2_0 = vld1q_s8(x + 32);
@@ -57,8 +56,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                                                     vget_high_s8(w0_0.val[0]), vget_high_s8(x3_0)));
         isum0_3_1 = vpadalq_s16(isum0_3_1, vmlal_s8(vmull_s8(vget_low_s8(w0_0.val[1]), vget_low_s8(x3_0)),
                                                     vget_high_s8(w0_0.val[1]), vget_high_s8(x3_0)));
-        const int8x16x2_t w0_1 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 32)), vld1q_s8((const int8_t *)(w + 48)));
+        const int8x16x2_t w0_1 = ml_load_halves_neon(w + 32);
         const int8x16_t x0_1 = vld1q_s8(x + 64);
         const int8x16_t x1_1 = vld1q_s8(x + 80);
         const int8x16_t x2_1 = vld1q_s8(x + 96);
@@ -79,8 +77,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                                                     vget_high_s8(w0_1.val[0]), vget_high_s8(x3_1)));
         isum0_3_1 = vpadalq_s16(isum0_3_1, vmlal_s8(vmull_s8(vget_low_s8(w0_1.val[1]), vget_low_s8(x3_1)),
                                                     vget_high_s8(w0_1.val[1]), vget_high_s8(x3_1)));
-        const int8x16x2_t w0_2 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 64)), vld1q_s8((const int8_t *)(w + 80)));
+        const int8x16x2_t w0_2 = ml_load_halves_neon(w + 64);
         const int8x16_t x0_2 = vld1q_s8(x + 128);
         const int8x16_t x1_2 = vld1q_s8(x + 144);
         const int8x16_t x2_2 = vld1q_s8(x + 160);
@@ -101,8 +98,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                                                     vget_high_s8(w0_2.val[0]), vget_high_s8(x3_2)));
         isum0_3_1 = vpadalq_s16(isum0_3_1, vmlal_s8(vmull_s8(vget_low_s8(w0_2.val[1]), vget_low_s8(x3_2)),
                                                     vget_high_s8(w0_2.val[1]), vget_high_s8(x3_2)));
-        const int8x16x2_t w0_3 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 96)), vld1q_s8((const int8_t *)(w + 112)));
+        const int8x16x2_t w0_3 = ml_load_halves_neon(w + 96);
         const int8x16_t x0_3 = vld1q_s8(x + 192);
         const int8x16_t x1_3 = vld1q_s8(x + 208);
         const int8x16_t x2_3 = vld1q_s8(x + 224);
@@ -171,8 +167,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         int32x4_t isum0_1_0 = vdupq_n_s32(0);
         int32x4_t isum0_1_1 = vdupq_n_s32(0);
 
-        const int8x16x2_t w0_0 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w)), vld1q_s8((const int8_t *)(w + 16)));
+        const int8x16x2_t w0_0 = ml_load_halves_neon(w);
         const int8x16_t x0_0 = vld1q_s8(x);
         const int8x16_t x1_0 = vld1q_s8(x + 16);
         isum0_0_0 = vpadalq_s16(isum0_0_0, vmlal_s8(vmull_s8(vget_low_s8(w0_0.val[0]), vget_low_s8(x0_0)),
@@ -183,8 +178,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                                                     vget_high_s8(w0_0.val[0]), vget_high_s8(x1_0)));
         isum0_1_1 = vpadalq_s16(isum0_1_1, vmlal_s8(vmull_s8(vget_low_s8(w0_0.val[1]), vget_low_s8(x1_0)),
                                                     vget_high_s8(w0_0.val[1]), vget_high_s8(x1_0)));
-        const int8x16x2_t w0_1 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 32)), vld1q_s8((const int8_t *)(w + 48)));
+        const int8x16x2_t w0_1 = ml_load_halves_neon(w + 32);
         const int8x16_t x0_1 = vld1q_s8(x + 32);
         const int8x16_t x1_1 = vld1q_s8(x + 48);
         isum0_0_0 = vpadalq_s16(isum0_0_0, vmlal_s8(vmull_s8(vget_low_s8(w0_1.val[0]), vget_low_s8(x0_1)),
@@ -195,8 +189,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                                                     vget_high_s8(w0_1.val[0]), vget_high_s8(x1_1)));
         isum0_1_1 = vpadalq_s16(isum0_1_1, vmlal_s8(vmull_s8(vget_low_s8(w0_1.val[1]), vget_low_s8(x1_1)),
                                                     vget_high_s8(w0_1.val[1]), vget_high_s8(x1_1)));
-        const int8x16x2_t w0_2 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 64)), vld1q_s8((const int8_t *)(w + 80)));
+        const int8x16x2_t w0_2 = ml_load_halves_neon(w + 64);
         const int8x16_t x0_2 = vld1q_s8(x + 64);
         const int8x16_t x1_2 = vld1q_s8(x + 80);
         isum0_0_0 = vpadalq_s16(isum0_0_0, vmlal_s8(vmull_s8(vget_low_s8(w0_2.val[0]), vget_low_s8(x0_2)),
@@ -207,8 +200,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
                                                     vget_high_s8(w0_2.val[0]), vget_high_s8(x1_2)));
         isum0_1_1 = vpadalq_s16(isum0_1_1, vmlal_s8(vmull_s8(vget_low_s8(w0_2.val[1]), vget_low_s8(x1_2)),
                                                     vget_high_s8(w0_2.val[1]), vget_high_s8(x1_2)));
-        const int8x16x2_t w0_3 =
-            ml_swap_halves_neon(vld1q_s8((const int8_t *)(w + 96)), vld1q_s8((const int8_t *)(w + 112)));
+        const int8x16x2_t w0_3 = ml_load_halves_neon(w + 96);
         const int8x16_t x0_3 = vld1q_s8(x + 96);
         const int8x16_t x1_3 = vld1q_s8(x + 112);
         isum0_0_0 = vpadalq_s16(isum0_0_0, vmlal_s8(vmull_s8(vget_low_s8(w0_3.val[0]), vget_low_s8(x0_3)),

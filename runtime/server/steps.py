@@ -76,9 +76,9 @@ class Steps:
         self._sweep()
         self._admit()
         self._propose()
-        parts = self._fitting_plan()
+        parts, rows = self._fitting_plan()
         if parts:
-            self._run(parts)
+            self._run(parts, rows)
         self._count_pages()
 
     def end_all(self, reason: Reason, error: str | None = None) -> None:
@@ -145,6 +145,8 @@ class Steps:
         return needed + promised <= self.batch.free_pages() + self.cache.evictable
 
     def _propose(self) -> None:
+        if not self._draft and not self._ngram:
+            return
         room = self.batch.config.batch - len(self.running)
         drafting = [answer for answer in self.running if answer.decoding]
         for answer in self.running:
@@ -176,13 +178,14 @@ class Steps:
                 parts.append(Part(answer, count))
         return parts
 
-    def _fitting_plan(self) -> list[Part]:
-        """The plan, after whatever it takes to have pages for it."""
+    def _fitting_plan(self) -> tuple[list[Part], Rows]:
+        """The plan and its rows, after whatever it takes to have pages for them."""
         while self.running:
             parts = self._plan()
-            missing = self.batch.pages_needed(self._rows(parts)) - self.batch.free_pages()
+            rows = self._rows(parts)
+            missing = self.batch.pages_needed(rows) - self.batch.free_pages()
             if missing <= 0:
-                return parts
+                return parts, rows
             if self.cache.evict(missing):
                 continue
             if any(part.answer.drafts for part in parts):
@@ -192,19 +195,22 @@ class Steps:
                 self._preempt(self.running[-1])
             elif not self.cache.evict(missing, pinned=True):
                 raise MemoryError("one request has all pages, and they are not enough")
-        return []
+        return [], self._rows([])
 
     def _rows(self, parts: list[Part]) -> Rows:
         rows: list[tuple[int, int, int, int]] = []
         for part in parts:
             answer, start = part.answer, part.answer.done
+            if part.count == 1 and not answer.drafts:
+                rows.append((answer.sequence, start, answer.ids[start], answer.wanted(start, start + 1)[0]))
+                continue
             tokens = answer.ids[start : start + part.count] + answer.drafts
             wants = answer.wanted(start, start + part.count) + [1] * len(answer.drafts)
             for i, (token, wanted) in enumerate(zip(tokens, wants, strict=True)):
                 rows.append((answer.sequence, start + i, token, wanted))
         return np.array(rows, np.int32).reshape(-1, 4)
 
-    def _run(self, parts: list[Part]) -> None:
+    def _run(self, parts: list[Part], rows: Rows) -> None:
         embedding = [part for part in parts if part.answer.request.embed]
         writing = [part for part in parts if not part.answer.request.embed]
         self._counters.steps += 1
@@ -213,8 +219,7 @@ class Steps:
             self._embed(embedding)
         if not writing:
             return
-        rows = self._rows(writing)
-        logits = self.batch.forward(rows)
+        logits = self.batch.forward(self._rows(writing) if embedding else rows)
         choosing: list[tuple[Answer, Floats]] = []
         at = 0
         for part in writing:

@@ -136,15 +136,16 @@ ML_ALWAYS_INLINE int32x4_t ml_rows_neon(int32x4_t first, int32x4_t second)
 }
 
 /* Two steps of four rows: rows 0 and 1 of both, rows 2 and 3 of both. */
-ML_ALWAYS_INLINE int8x16x2_t ml_swap_halves_neon(int8x16_t first, int8x16_t second)
+ML_ALWAYS_INLINE int8x16x2_t ml_load_halves_neon(const uint8_t *p)
 {
+    const int8_t *steps = (const int8_t *)p;
 #if defined(__aarch64__)
-    int64x2_t a = vreinterpretq_s64_s8(first);
-    int64x2_t b = vreinterpretq_s64_s8(second);
+    int64x2_t a = vreinterpretq_s64_s8(vld1q_s8(steps));
+    int64x2_t b = vreinterpretq_s64_s8(vld1q_s8(steps + 16));
     int8x16x2_t rows = {{vreinterpretq_s8_s64(vzip1q_s64(a, b)), vreinterpretq_s8_s64(vzip2q_s64(a, b))}};
 #else
-    int8x16x2_t rows = {{vcombine_s8(vget_low_s8(first), vget_low_s8(second)),
-                         vcombine_s8(vget_high_s8(first), vget_high_s8(second))}};
+    int8x16x2_t rows = {{vcombine_s8(vld1_s8(steps), vld1_s8(steps + 16)),
+                         vcombine_s8(vld1_s8(steps + 8), vld1_s8(steps + 24))}};
 #endif
     return rows;
 }

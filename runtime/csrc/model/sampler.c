@@ -18,6 +18,8 @@ typedef struct choice {
     int32_t n;
 } choice;
 
+typedef bool (*ml_before)(const choice *c, uint32_t a, uint32_t b);
+
 void ml_sampler_seed(ml_sampler *sampler, uint64_t seed)
 {
     /* splitmix64: neighbouring seeds give unrelated states. */
@@ -58,35 +60,45 @@ static bool worse(const choice *c, uint32_t a, uint32_t b)
     return c->logits[a] < c->logits[b] || (c->logits[a] == c->logits[b] && a > b);
 }
 
-/* Restores a heap of the first n ids, the worst on top, after ids[at] has changed. */
-static void sift_down(const choice *c, int32_t at, int32_t n)
+static bool better(const choice *c, uint32_t a, uint32_t b)
+{
+    return worse(c, b, a);
+}
+
+/* Restores a heap of the first n ids, the one before all others on top, after ids[at] has changed. */
+static void sift_down(const choice *c, ml_before before, int32_t at, int32_t n)
 {
     uint32_t id = c->ids[at];
     for (int32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && worse(c, c->ids[child + 1], c->ids[child]))
+        if (child + 1 < n && before(c, c->ids[child + 1], c->ids[child]))
             child++;
-        if (!worse(c, c->ids[child], id))
+        if (!before(c, c->ids[child], id))
             break;
         c->ids[at] = c->ids[child];
     }
     c->ids[at] = id;
 }
 
-static void make_heap(const choice *c, int32_t n)
+static void make_heap(const choice *c, ml_before before, int32_t n)
 {
     for (int32_t i = n / 2 - 1; i >= 0; i--)
-        sift_down(c, i, n);
+        sift_down(c, before, i, n);
+}
+
+/* Moves the top of a heap of n ids to its end; n - 1 are left. */
+static void pop(const choice *c, ml_before before, int32_t n)
+{
+    uint32_t top = c->ids[0];
+    c->ids[0] = c->ids[n - 1];
+    c->ids[n - 1] = top;
+    sift_down(c, before, 0, n - 1);
 }
 
 /* Heapsort: the worst moves to the end, and so on. */
 static void sort_heap(const choice *c)
 {
-    for (int32_t last = c->n - 1; last > 0; last--) {
-        uint32_t worst = c->ids[0];
-        c->ids[0] = c->ids[last];
-        c->ids[last] = worst;
-        sift_down(c, 0, last);
-    }
+    for (int32_t n = c->n; n > 1; n--)
+        pop(c, worse, n);
 }
 
 static float weight_of(const choice *c, float logit)
@@ -95,17 +107,32 @@ static float weight_of(const choice *c, float logit)
     return (float)ml_exp((x - c->largest) * c->scale);
 }
 
+/* The loop over all tokens is one that compilers vectorize. */
 static void weigh(choice *c)
 {
-    for (int32_t i = 0; i < c->n; i++)
-        c->weights[i] = weight_of(c, c->ids ? c->logits[c->ids[i]] : c->logits[i]);
+    for (int32_t i = 0; c->ids && i < c->n; i++)
+        c->weights[i] = weight_of(c, c->logits[c->ids[i]]);
+    if (c->ids)
+        return;
+    const float *logits = c->logits;
+    float *weights = c->weights;
+    double largest = c->largest, scale = c->scale;
+    for (int32_t i = 0, n = c->n; i < n; i++) {
+        double x = logits[i] == logits[i] ? (double)logits[i] : -(double)INFINITY;
+        weights[i] = (float)ml_exp((x - largest) * scale);
+    }
 }
 
 static double sum_of_weights(const choice *c)
 {
     double parts[16] = {0};
-    for (int32_t i = 0; i < c->n; i++)
-        parts[i % 16] += (double)c->weights[i];
+    const float *weights = c->weights;
+    int32_t whole = c->n - c->n % 16;
+    for (int32_t i = 0; i < whole; i += 16)
+        for (int j = 0; j < 16; j++)
+            parts[j] += (double)weights[i + j];
+    for (int32_t i = whole; i < c->n; i++)
+        parts[i - whole] += (double)weights[i];
     for (int half = 8; half >= 1; half /= 2)
         for (int j = 0; j < half; j++)
             parts[j] += parts[j + half];
@@ -124,30 +151,47 @@ static void filter_top_k(choice *c, int32_t k)
         if (c->n < k) {
             c->ids[c->n++] = id;
             if (c->n == k)
-                make_heap(c, k);
+                make_heap(c, worse, k);
         } else if (worse(c, c->ids[0], id)) {
             c->ids[0] = id;
-            sift_down(c, 0, k);
+            sift_down(c, worse, 0, k);
         }
     }
     if (c->n < k)
-        make_heap(c, c->n);
+        make_heap(c, worse, c->n);
     sort_heap(c);
 }
 
-/* Sorts the tokens that can be among the top p: the rest, each below (1 - p) / n, weighs less than 1 - p
- * together. */
-static void sort_likely(choice *c, double p, double sum)
+/* Turns the order of n ids around. */
+static void reverse(uint32_t *ids, int32_t n)
 {
-    double least = (1.0 - p) * sum / c->n;
-    int32_t n = 0;
+    for (int32_t i = 0, j = n - 1; i < j; i++, j--) {
+        uint32_t id = ids[i];
+        ids[i] = ids[j];
+        ids[j] = id;
+    }
+}
+
+/*
+ * The fewest best of all tokens that together reach p of the weight, in order. Those below (1 - p) / n of it
+ * weigh less than 1 - p together and cannot be among them; of the rest, a heap gives the best one by one.
+ */
+static void take_likely(choice *c, double p, double sum)
+{
+    double least = (1.0 - p) * sum / c->n, reached = 0.0;
+    int32_t n = 0, left;
     for (int32_t i = 0; i < c->n; i++)
         if (c->logits[i] == c->logits[i] && (double)c->weights[i] >= least)
             c->room[n++] = (uint32_t)i;
     c->ids = c->room;
-    c->n = n;
-    make_heap(c, n);
-    sort_heap(c);
+    make_heap(c, better, n);
+    for (left = n; left > 0 && reached < p * sum; left--) {
+        reached += (double)c->weights[c->ids[0]];
+        pop(c, better, left);
+    }
+    c->ids += left;
+    c->n = n - left;
+    reverse(c->ids, c->n);
     weigh(c);
 }
 
@@ -155,8 +199,10 @@ static void sort_likely(choice *c, double p, double sum)
 static void filter_top_p(choice *c, double p)
 {
     double sum = sum_of_weights(c), reached = 0.0;
-    if (!c->ids)
-        sort_likely(c, p, sum);
+    if (!c->ids) {
+        take_likely(c, p, sum);
+        return;
+    }
     for (int32_t i = 0; i < c->n; i++) {
         reached += (double)c->weights[i];
         if (reached >= p * sum) {
