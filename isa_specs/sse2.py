@@ -41,7 +41,7 @@ ISA = Isa(
     targets=(Target("x86_64-linux", "x86_64", fused=False), Target("x86-linux", "pentium4", fused=False)),
     headers=("core/x86_common.h",),
     features=("SSE2",),
-    prefetch_distance=4096,
+    prefetch_distance=8192,
     f32=F32_WORDS,
     reduce=StripReduce(fold="ml_fold16_128({p0}, {p1}, {p2}, {p3})", max_of_lanes="ml_max_128({x})"),
     f16=F16(lanes=4, load="ml_load_f16_128({p} + {i})"),

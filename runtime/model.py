@@ -426,7 +426,7 @@ class Generation:
             previous = all_ids[-1]
             all_ids.append(token)
             self.ids.append(token)
-            if tokenizer is None or tokenizer.is_added(token):
+            if tokenizer is None or tokenizer.is_silent(token):
                 continue
             if text := stream.push(tokenizer.piece(previous, token)):
                 yield text

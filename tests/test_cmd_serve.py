@@ -57,7 +57,7 @@ def serve(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
 
 
 def until_ready(client: Any) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300  # the first time, the engine is compiled
     while client.get("/health").status_code != 200:
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -85,7 +85,7 @@ def test_a_unix_socket_and_an_interruption(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as stale:  # what a killed server leaves behind is replaced
         stale.bind(str(path))
     with serve("-m", str(small(tmp_path)), "--uds", str(path), "-q") as (process, _):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300  # the first time, the engine is compiled
         while True:
             with socket.socket(socket.AF_UNIX) as probe:
                 if path.exists() and probe.connect_ex(str(path)) == 0:

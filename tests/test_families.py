@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -418,3 +419,15 @@ def test_every_architecture_names_known_fields() -> None:
     for architecture in HF.values():
         fields = {rule.field for rule in architecture.rules.values() if hasattr(rule, "field")}
         assert fields | set(architecture.features) | set(architecture.defaults) <= known
+
+
+def test_the_page_on_adding_a_family_shows_the_code_as_it_is() -> None:
+    root = Path(__file__).parents[1]
+    files = ("tools/architectures_hf.py", "tools/architectures_gguf.py", "tests/test_parity.py")
+    code = " ".join(" ".join((root / name).read_text().split()) for name in files)
+    page = (root / "docs/adding-a-model-family.md").read_text()
+    shown = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(shown) >= 3
+    for block in shown:
+        for part in re.split(r"^\s*\.\.\.$", block, flags=re.MULTILINE):  # what the page leaves out
+            assert " ".join(part.split()) in code, part

@@ -96,6 +96,15 @@ def test_rows_that_find_no_page_change_nothing() -> None:
         assert free(engine) == 2
 
 
+def test_the_pool_is_what_positions_say() -> None:
+    sizes = []
+    for positions in (0, 192, 200, 384):
+        with Engine(model("llama"), sequences=4, context=128, positions=positions) as engine:
+            sizes.append((engine.info.pages, engine.info.kv_bytes))
+    assert [pages for pages, _ in sizes] == [8, 3, 4, 6]
+    assert len({size / pages for pages, size in sizes}) == 1
+
+
 def test_pages_are_counted_exactly_where_sequences_share_one() -> None:
     """Of two sequences on one unfinished page the first to write needs a copy, the second does not."""
     ids = tokens(32)

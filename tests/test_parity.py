@@ -13,6 +13,7 @@ from krafla.tools.convert import Options, convert
 from krafla.tools.gen_random import random_grid
 from krafla.tools.mlb import Q4_0, Q8_0, Model
 from krafla.tools.ref_forward import forward
+from tests.engines import Engine
 
 torch = pytest.importorskip("torch", reason="the parity extra is not installed")
 transformers = pytest.importorskip("transformers")
@@ -194,7 +195,7 @@ def config_of(name: str) -> tuple[str, Any]:
 
 
 def assert_same_logits(net: Any, folder: Path, options: Options = PLAIN) -> Model:
-    """Converted, the model gives transformers' logits before and after every boundary."""
+    """Converted, the model gives transformers' logits before and after every boundary; the engine those of *exact*."""
     net.save_pretrained(folder / "hf")
     convert(folder / "hf", folder / "m.mlb", options)
     model = Model(folder / "m.mlb")
@@ -202,6 +203,9 @@ def assert_same_logits(net: Any, folder: Path, options: Options = PLAIN) -> Mode
     expected = logits_of(net, ids)
     error = np.abs(forward(model, ids) - expected).max(axis=1)
     assert (error <= 1e-4 * np.abs(expected).max(axis=1)).all()
+    with Engine(model.path, "scalar") as engine:
+        logits = engine.logits(ids)
+    assert np.array_equal(logits.view(np.uint32), forward(model, ids, "exact").view(np.uint32))
     return model
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from krafla.runtime.model import Model, Sampling
+from krafla.runtime.server.loading import default_positions
 from krafla.runtime.server.request import (
     ContextOverflow,
     Embedding,
@@ -409,6 +410,15 @@ def test_closing(drain: float | None) -> None:
         reasons = [collect(ticket)[-1].reason for ticket in tickets]  # type: ignore[union-attr]
         assert reasons == (["cancelled"] * 5 if drain == 0.0 else ["length"] * 5)
         assert used.state == "closed"
+
+
+def test_the_pool_fits_the_machine() -> None:
+    header = Header(**BASE)  # 512 bytes per position, 320 positions
+    assert default_positions(header, None, "f32", 0) == 4 * 320
+    assert default_positions(header, 100, "f32", 1 << 40) == 400
+    assert default_positions(header, None, "f32", 2 * 512 * 500) == 500
+    assert default_positions(header, None, "f16", 2 * 512 * 500) == 1000
+    assert default_positions(header, None, "f32", 1) == 320
 
 
 def test_an_event_loop_reads_many_at_once() -> None:

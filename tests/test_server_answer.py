@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="the serve extra is not installed")
 
-from krafla.runtime.server.answer import Said, Splitter, StopFilter, held_back
+from krafla.runtime.engine import open_tokenizer
+from krafla.runtime.server.answer import Said, Splitter, StopFilter, Vocabulary, held_back
 from krafla.runtime.server.calls import HERMES, LLAMA, MISTRAL, QWEN_XML, CallFormat, Tool
+from krafla.tools import mlt
 
 TOOLS = (
     Tool("get", {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}),
@@ -115,3 +119,25 @@ def test_nothing_is_shown_that_may_begin_a_stop_string() -> None:
     assert stopper.hit == "DONE"
     assert stopper.push("more") == stopper.finish() == ""
     assert held_back("abc", []) == 0
+
+
+def test_added_tokens_that_are_text(tmp_path: Path) -> None:
+    """Gemma has line ends and tags of HTML among its added tokens."""
+    added = ("<bos>", "\n\n", "\t\t", "<table>", "</b>", "<s>", "<|end|>", "<think>")
+    tokens = [mlt.Token(bytes([byte])) for byte in range(256)]
+    tokens += [mlt.Token(text.encode(), mlt.ADDED) for text in added]
+    mlt.write(
+        tmp_path / "a.mlt", mlt.Mlt(mlt.BYTE_LEVEL, tokens, np.empty((0, 3), np.uint32), eos_ids=(262,))
+    )
+    tokenizer = open_tokenizer(tmp_path / "a.mlt")
+    vocabulary = Vocabulary(tokenizer, 270)
+    shown = [vocabulary.shown(97, token).decode() for token in range(256, 266)]
+    assert shown == ["", "\n\n", "\t\t", "<table>", "</b>", "", "", "<think>", "", ""]
+    assert [tokenizer.is_silent(token) for token in (97, 256, 257, 259, 261)] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+    tokenizer.close()

@@ -19,9 +19,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the serve extra is not installed")
 httpx = pytest.importorskip("httpx", reason="the clients extra is not installed")
 
-from krafla.runtime.server import docs, schema, schema_messages, schema_responses
+from krafla.runtime.server import docs, middleware, schema, schema_messages, schema_responses
 from krafla.runtime.server.app import create_app
-from krafla.runtime.server.middleware import JsonLines
 from krafla.runtime.server.request import Request
 from krafla.runtime.server.scheduler import SchedulerOptions
 from krafla.runtime.server.service import Service, ServiceOptions
@@ -454,6 +453,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": 1.5}, "max_tokens"),
     ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
     ({"max_completion_tokens": "1"}, "max_completion_tokens"),
+    ({"max_completion_tokens": 201}, "max_completion_tokens"),
     ({"temperature": -0.1}, "temperature"),
     ({"temperature": 2.5}, "temperature"),
     ({"temperature": True}, "temperature"),
@@ -571,7 +571,9 @@ def test_bodies_that_are_no_requests(plain: Server) -> None:
         response = post(content)
         assert response.status_code == 400
         assert response.json()["error"]["type"] == "invalid_request_error"
-    assert post(json.dumps(HELLO).encode(), "text/plain").status_code == 400
+    response = post(json.dumps(HELLO).encode(), "text/plain")
+    assert response.status_code == 400
+    assert "content-type: application/json" in response.json()["error"]["message"]
     assert post(b'{"messages": [{"role": "user", "content": "a"}], "temperature": NaN}').status_code == 400
 
 
@@ -826,6 +828,15 @@ def test_bodies_and_times_have_limits(folder: Path) -> None:
         assert chunks[-2]["error"]["code"] == "timeout"
 
 
+def test_a_body_that_does_not_come(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.1)
+    with scripted(small(folder), Script()) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            client.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n123".encode())
+            assert b" 408 " in client.recv(4096)
+
+
 def test_health_while_loading_and_after_a_failure(folder: Path, tmp_path: Path) -> None:
     script = Script()
     script.loading.clear()
@@ -879,7 +890,7 @@ def test_logs_are_json_with_ids(plain: Server, caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.INFO, "krafla.access"):
         plain.says("Hello").post(CHAT, HELLO, **{"x-request-id": "abc"})
         wait_until(lambda: caplog.records)
-    entry = json.loads(JsonLines().format(caplog.records[-1]))
+    entry = json.loads(middleware.JsonLines().format(caplog.records[-1]))
     assert entry["request_id"] == "abc"
     assert (entry["method"], entry["path"], entry["status"]) == ("POST", CHAT, 200)
     assert (entry["prompt_tokens"], entry["completion_tokens"], entry["finish"]) == (20, 5, "stop")
@@ -917,6 +928,7 @@ def test_every_route_is_in_the_docs() -> None:
     text = docs.PAGE.read_text(encoding="utf-8")
     paths = create_app(Service(ServiceOptions())).openapi()["paths"]
     assert len(paths) > 12
+    assert not any("422" in operation["responses"] for path in paths.values() for operation in path.values())
     for path, methods in paths.items():
         for method in methods:
             assert f"`{method.upper()} {path.replace('name', 'id')}`" in text

@@ -22,7 +22,7 @@ import numpy as np
 
 from krafla.tools import exact_ops
 from krafla.tools.architectures_hf import HF
-from krafla.tools.closeness import Array, figures
+from krafla.tools.closeness import Array, divergences, figures, log_softmax
 from krafla.tools.convert import Copy, Options, Plan, convert
 from krafla.tools.errors import UsageError
 from krafla.tools.mlb import LAYER_WINDOW, Header, Model
@@ -30,7 +30,6 @@ from krafla.tools.quantize import dequantize, quantize_q8_0
 from krafla.tools.sources import open_source
 
 _FAMILIES = {"llama": ("llama", "Llama"), "gemma3": ("gemma3_text", "Gemma3")}
-_PART = 128  # positions whose logits the engine gives at a time
 
 
 @dataclass
@@ -155,10 +154,15 @@ def compare(logits: Array, reference: Array, ids: list[int]) -> Closeness:
     )
 
 
-def mean_divergence(parts: Iterable[Array], others: Iterable[Array]) -> float:
-    """Of logits from others, both in parts."""
-    pairs = zip(parts, others, strict=True)
-    return float(np.concatenate([figures(q, (), p)["divergence"] for q, p in pairs]).mean())
+def mean_divergences(parts: Iterable[Array], *references: Array) -> list[float]:
+    """Of logits, given in parts, from each of the references."""
+    sums, start = np.zeros(len(references)), 0
+    for part in (piece for whole in parts for piece in np.array_split(whole, -(-len(whole) // 128))):
+        rows = slice(start, start := start + len(part))
+        for i, reference in enumerate(references):
+            log_p, log_q = (log_softmax(x.astype(np.float64)) for x in (reference[rows], part))
+            sums[i] += divergences(log_p, log_q).sum()
+    return [float(total) / start for total in sums]
 
 
 def stored(x: Array, kv: str) -> Array:
@@ -237,29 +241,25 @@ def measure_caches(
     """A row for each type of cache; `net` is the float model, `reference` its logits of `ids`."""
     from krafla import Model as Engine
 
-    n = len(ids)
+    with Engine.load(mlb, ctx=len(ids)) as engine:
+        plain = engine.logits(ids)
     other = nudged(mlb)
     cases = [("f32", mlb, ""), ("f32", other, ", weights moved"), ("f16", mlb, ""), ("q8", mlb, "")]
     rows = []
     for kv, path, note in cases:
         say(f"{name}: {kv} cache{note}")
-        with Engine.load(mlb, ctx=n) as plain, Engine.load(path, ctx=n, kv=kv) as engine:
-            own = mean_divergence(engine.logits_in_parts(ids), plain.logits_in_parts(ids))
-            far = mean_divergence(engine.logits_in_parts(ids), _parts(reference))
+        with Engine.load(path, ctx=len(ids), kv=kv) as engine:
+            own, far = mean_divergences(engine.logits_in_parts(ids), plain, reference)
         alone = told = ""
         if kv != "f32":
             round_cache(net, kv)
-            alone = f"{mean_divergence(_parts(logits_of(net, ids)), _parts(reference)):.1e}"
+            alone = f"{mean_divergences([logits_of(net, ids)], reference)[0]:.1e}"
         if path == mlb:
             predicted, measured = memory(mlb, ids, kv, mlb.parent)
             told = f"{predicted:.1f} MB | {measured:.1f} MB ({measured / predicted - 1:+.1%})"
         rows.append(f"| {kv}{note} | {alone} | {own:.1e} | {far:.2e} | {told or '|'} |")
     other.unlink()
     return rows
-
-
-def _parts(logits: Array) -> Iterator[Array]:
-    return (logits[start : start + _PART] for start in range(0, len(logits), _PART))
 
 
 def measure(

@@ -1,13 +1,14 @@
 """Times llama.cpp or ik_llama.cpp; started by tools/bench_peers.py with the Python that has the peer installed.
 
 Speaks JSON lines: every request names the work and the settings, every answer has "seconds" or "error". Needs nothing
-but the standard library and the `llama_cpp` package, of any age: names that changed are looked up.
+but the standard library and the package `llama_cpp`, of any age (names that changed are looked up), or `ik_llama_cpp`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.metadata
 import json
 import sys
 import time
@@ -83,9 +84,31 @@ class Peer:
             length[0] += n
 
 
+def load_package() -> Any:
+    """The bindings that are installed; ik_llama_cpp leaves out some functions, which its library has."""
+    try:
+        return importlib.import_module("llama_cpp")
+    except ModuleNotFoundError:
+        package: Any = importlib.import_module("ik_llama_cpp._ctypes_api")
+    package.__version__ = importlib.metadata.version("ik-llama-cpp-python")
+    package.llama_log_callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+    tokens = ctypes.POINTER(ctypes.c_int32)
+    signatures: tuple[tuple[Any, ...], ...] = (
+        ("llama_batch_get_one", package.llama_batch, tokens, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32),
+        ("llama_kv_cache_seq_rm", ctypes.c_bool, ctypes.c_void_p, *[ctypes.c_int32] * 3),
+        ("llama_log_set", None, package.llama_log_callback, ctypes.c_void_p),
+        ("llama_print_system_info", ctypes.c_char_p),
+    )
+    for name, result, *arguments in signatures:
+        function = getattr(package._lib, name)
+        function.restype, function.argtypes = result, arguments
+        setattr(package, name, function)
+    return package
+
+
 def main() -> None:
     """Answer requests until the input ends."""
-    llama_cpp: Any = importlib.import_module("llama_cpp")
+    llama_cpp = load_package()
     silent = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(silent, ctypes.c_void_p())
     peer = Peer(llama_cpp, sys.argv[1])

@@ -175,10 +175,11 @@ class Vocabulary:
         inside = 0 if tokenizer.bos != 0 else 1  # a token before which a text has begun
         count = tokenizer.vocab
         self.pieces = [tokenizer.piece(inside, i) for i in range(count)] + [b""] * (size - count)
-        self.added = [i for i in range(count) if tokenizer.is_added(i)]
         marks = {mark.encode() for mark in MARKS}
         #: Added tokens that are no part of the text.
-        self.silent = frozenset(i for i in self.added if self.pieces[i] not in marks)
+        self.silent = frozenset(
+            i for i in range(count) if tokenizer.is_silent(i) and self.pieces[i] not in marks
+        )
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text that goes on from another."""

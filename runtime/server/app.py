@@ -67,7 +67,24 @@ def create_app(service: Service) -> FastAPI:
     _add_others(app, service)
     _add_info(app, service, counts)
     _add_page(app)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The interface as a schema, with our errors in the place of FastAPI's."""
+    if app.openapi_schema is None:
+        described = FastAPI.openapi(app)
+        text: dict[str, Any] = {"type": ["string", "null"]}
+        fields = {"message": {"type": "string"}, "type": {"type": "string"}, "param": text, "code": text}
+        error = {"type": "object", "properties": {"error": {"type": "object", "properties": fields}}}
+        answer = {"description": "An error", "content": {"application/json": {"schema": error}}}
+        for path in described["paths"].values():
+            for operation in path.values():
+                operation["responses"].pop("422", None)
+                operation["responses"]["default"] = answer
+    assert app.openapi_schema is not None
+    return app.openapi_schema
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -137,9 +154,9 @@ def stream(request: Request, job: Job, chunks: AsyncIterator[Any], done: bool = 
         except Exception as error:
             yield failed(error)
         finally:
-            await chunks.aclose()  # type: ignore[attr-defined]
-            job.cancel()
+            job.cancel()  # first: a client that is gone cancels what is awaited here
             note(request, job)
+            await chunks.aclose()  # type: ignore[attr-defined]
         if done:
             yield "data: [DONE]\n\n"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from krafla.runtime.server import calls, schema
 from krafla.runtime.server.answer import Said, TokenText
-from krafla.runtime.server.errors import refuse
+from krafla.runtime.server.errors import refuse, renamed
 from krafla.runtime.server.grammar import Shape
 from krafla.runtime.server.jobs import Job, Step, token_request
 from krafla.runtime.server.service import Loaded, Service
@@ -127,7 +127,8 @@ async def chat_job(service: Service, body: schema.ChatRequest, name: str) -> Job
     loaded = service.loaded()
     prompt, ids = await chat_prompt(service, body)
     limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-    request = token_request(loaded, service, body, ids, limit, name)
+    with renamed({} if body.max_completion_tokens is None else {"max_tokens": "max_completion_tokens"}):
+        request = token_request(loaded, service, body, ids, limit, name)
     if body.logprobs:
         request = replace(request, logprobs=body.top_logprobs or 0)
     job = Job(

@@ -118,6 +118,9 @@ def from_validation(errors: Sequence[Any], body: Any) -> ApiError:
             name,
             "unknown_field",
         )
+    if not path and error["type"] != "value_error":
+        sentence = "the body must be a JSON object, with the header content-type: application/json"
+        return ApiError(400, sentence, code="invalid_json")
     sentence = " or ".join(dict.fromkeys(_sentence(e) for e in alternatives))
     return ApiError(400, f"{name or 'the body'}: {sentence}", name or None, "invalid_value")
 

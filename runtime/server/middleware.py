@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -19,6 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from krafla.runtime.server.errors import ApiError
 
 log = logging.getLogger("krafla.access")
+#: How long a body may take to arrive.
+BODY_SECONDS = 60
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -80,7 +83,7 @@ class Guard:
         self._counts.active += 1
         try:
             self._check_key(scope)
-            body = await self._body(scope, receive)
+            body = await self._timely_body(scope, receive)
             await self._app(scope, _replay(body, receive), answer)
         except ApiError as error:
             await error_response(error, is_anthropic(scope))(scope, receive, answer)
@@ -105,6 +108,13 @@ class Guard:
         if not sum(hmac.compare_digest(given.encode(), key) for key in self._keys):
             sentence = "the API key is missing or wrong (Authorization: Bearer KEY, or x-api-key: KEY)"
             raise ApiError(401, sentence, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+    async def _timely_body(self, scope: Scope, receive: Receive) -> bytes:
+        try:
+            return await asyncio.wait_for(self._body(scope, receive), BODY_SECONDS)
+        except asyncio.TimeoutError as error:
+            sentence = f"the body did not come within {BODY_SECONDS} seconds"
+            raise ApiError(408, sentence, code="timeout", headers={"Connection": "close"}) from error
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         declared = Headers(scope=scope).get("content-length", "0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -23,6 +24,8 @@ from krafla.runtime.server.running import Answer
 from krafla.runtime.server.statistics import Counters, Snapshot, State
 from krafla.runtime.server.steps import Steps
 from krafla.tools.errors import KraflaError, UsageError
+
+log = logging.getLogger("krafla.server")
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ class Scheduler:
             while self._next(self._steps):
                 self._steps.step()
         except Exception as error:
+            log.exception("the engine's thread ends")
             self._fail(f"internal error: {error!r}")
             self._steps.end_all("failed", self.error)
         finally:
