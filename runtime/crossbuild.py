@@ -201,13 +201,12 @@ def _link(variant: Variant, settings: Settings, product: str, kernels: Sequence[
     platform = variant.platform
     shared = product == LIBRARY
     triple = platform.library_triple if shared else platform.program_triple
-    mcpu = variant.mcpu if platform.architecture == "wasm32" else BASELINE  # a module is checked as a whole
     sources = _engine_sources() if shared else (*_engine_sources(), *_program_sources(product))
     objects = [*kernels, *(_engine(variant, settings, source, triple) for source in sources)]
     if product in ("ml_bench", "test_kernels"):
         objects += _twins(variant, settings, kernels)
     name = platform.library if shared else f"{product}{platform.program_suffix}"
-    return Link(name, triple, mcpu, tuple(objects), _link_flags(platform, settings, shared, product))
+    return Link(name, triple, BASELINE, tuple(objects), _link_flags(platform, settings, shared, product))
 
 
 def _link_flags(platform: Platform, settings: Settings, shared: bool, product: str) -> tuple[str, ...]:

@@ -23,7 +23,8 @@ from krafla.runtime.paths import CSRC, GENERATED
 
 #: All ISAs together take no longer, once their libraries are there; what is left then counts as not tested.
 SECONDS = 10.0
-_STATIC = re.compile(r"^static (?:inline )?[\w ]*?\W(\w+)\(", re.MULTILINE)
+#: Functions and arrays of a file's own: everything that it declares but the kernel.
+_OWN = re.compile(r"^(?!_Static_assert)\w[\w *]*?[ *](?!ml_)(\w+)(?=[(\[])", re.MULTILINE)
 _PROGRAM = ("ml_ops.c", "core/pack.c", "app/op_table.c", "app/test_kernels.c")
 _ENGINE = ("core/arena.c", "core/bundle.c", "core/error.c", "core/file.c", "core/memory.c", "model/mlb.c")
 _ENTRY = """
@@ -120,7 +121,7 @@ def _source(facts: IsaFacts, generated: Path) -> str:
 
 def _include(name: str, folder: Path) -> str:
     """A kernel; functions of its own, which other files have under the same name, get its name for a while."""
-    own = sorted(set(_STATIC.findall((folder / name).read_text(encoding="utf-8"))))
+    own = sorted(set(_OWN.findall((folder / name).read_text(encoding="utf-8"))))
     tag = name.removesuffix(".c").replace("/", "_")
     renamed = "".join(f"#define {function} {function}_{tag}\n" for function in own)
     return renamed + f'#include "{name}"\n' + "".join(f"#undef {function}\n" for function in own)

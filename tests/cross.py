@@ -23,8 +23,9 @@ QUICK = {
     ("aarch64-linux", "sve"),
     ("riscv64-linux", "rvv"),
     ("wasm32-wasi", "wasm_simd128"),
+    ("x86_64-windows", "sse2"),
 }
-PRODUCTS = ("test_kernels", "ml_run")
+PRODUCTS = verify.PROGRAMS
 
 
 @cache

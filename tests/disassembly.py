@@ -77,6 +77,11 @@ def instructions(path: Path, attributes: str = "", symbols: bool = False) -> Ite
             yield match.group(1).strip(), "{vex}" in line
 
 
+def headers(path: Path) -> str:
+    """What an ELF file says of itself: its parts, the libraries and versions it needs."""
+    return subprocess.run([OBJDUMP, "-p", str(path)], capture_output=True, text=True, check=True).stdout
+
+
 #: LLVM's words for what a feature of the CPU check allows, for the disassemblers that respect them.
 ATTRIBUTES = {
     "aarch64": {

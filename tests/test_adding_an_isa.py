@@ -86,4 +86,4 @@ def test_a_machine_in_twenty_lines(tmp_path: Path) -> None:
         pytest.skip(f"this machine lacks {missing}")
     done = execute(machine, tmp_path / run)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    assert "ml_k_matvec_q8_pk_ssse3" in done.stdout and "19 of 19 ops equal" in done.stdout
+    assert "ml_k_matvec_q8_pk_ssse3" in done.stdout and "bit for bit" in done.stdout

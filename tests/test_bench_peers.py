@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from krafla.runtime.bench_models import Work
-from krafla.tools import bench_peers, doc_tables
+from krafla.tools import bench_peers, doc_tables, peer_page
 from krafla.tools.errors import FormatError, KraflaError
 from krafla.tools.gen_gguf import SHAPES, write_gguf
 from krafla.tools.gguf_file import read_gguf
@@ -109,16 +109,27 @@ def test_the_page_is_written(
         "-b",
         "16",
     ]
-    arguments += ["--rounds", "1", "--folder", str(tmp_path), "--write", str(page), "--json"]
+    arguments += ["--rounds", "1", "--folder", str(tmp_path), "--json"]
     done = CliRunner().invoke(bench_peers.main, [str(gguf), *arguments])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["peer"] == {"name": "llama.cpp", "version": "0.0", "features": "none"}
     assert [row["work"]["kind"] for row in found["rows"]] == ["prefill", "decode"]
+    results = tmp_path / "results.json"
+    results.write_text(done.stdout, encoding="utf-8")
+    done = CliRunner().invoke(peer_page.main, [str(results), "--page", str(page)])
+    assert done.exit_code == 0, done.output
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("before\n<!-- peers -->\nllama.cpp 0.0 on ")
+    assert "Peers: llama.cpp 0.0." in text
     assert text.endswith("|\n<!-- /peers -->\nafter\n")
     assert "| tiny: decode 2 | 1 |" in text
+
+
+def test_other_files_are_not_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(FormatError, match=r"results.json: not what bench_peers --json prints"):
+        peer_page.page_text([path])
 
 
 def test_markers_must_be_there(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ PAIRS = [
     for name in ("x86_64-linux", "x86-linux", "aarch64-linux", "arm-linux", "riscv64-linux")
     for isa in variants(platform(name))
     if isa != "scalar"
-]
+] + [("x86_64-windows", "sse2")]
 
 
 def allowed(made: crossbuild.Object, built: Variant) -> frozenset[str]:
@@ -49,6 +50,17 @@ def test_no_leak(target: str, isa: str) -> None:
         found += [f"{link.name}: {leak}" for leak in disassembly.leaks(link.path, architecture, whole)]
     assert len(seen) > 40
     assert not found, "\n".join(found[:20])
+
+
+@pytest.mark.parametrize(("target", "isa"), [("x86_64-linux", "sse2"), ("aarch64-linux", "neon")])
+def test_libraries_need_an_old_glibc_and_programs_none(target: str, isa: str) -> None:
+    build = cross.built(target, isa, (crossbuild.LIBRARY, "ml_run"))
+    library, program = (disassembly.headers(link.path) for link in build.links)
+    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([\d.]+)", library)}
+    assert versions and max(versions) <= (2, 17)
+    needed = set(re.findall(r"NEEDED\s+(\S+)", library))
+    assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0"}
+    assert not re.search("NEEDED|INTERP", program)
 
 
 PLANTED = [

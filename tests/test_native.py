@@ -121,10 +121,10 @@ def test_importance_matrix_is_that_of_krafla_run(model: Path, tmp_path: Path) ->
 
 
 def test_flags_are_those_of_krafla_run() -> None:
-    """Every flag of `krafla run` is known, and in --help; --isa only agrees."""
+    """Every flag of `krafla run` is known, and in --help, except those of speculation, which is Python's."""
     text = tool("ml_run", "--help").stdout
     for option in cmd_run.command.params:
-        for name in option.opts if isinstance(option, click.Option) else ():
+        for name in set(option.opts) - {"--speculate", "--draft"} if isinstance(option, click.Option) else ():
             assert re.search(rf"(^|[ ,]){name}\b", text, re.MULTILINE), name
             unknown = "no such option" in tool("ml_run", name).stderr
             assert not unknown, name
@@ -202,7 +202,7 @@ def test_bench_begins_with_the_bindings(model: Path) -> None:
 def test_kernels_against_their_twins() -> None:
     done = tool("test_kernels")
     assert done.returncode == 0 and "FAIL" not in done.stdout
-    assert "19 of 19 ops equal" in done.stdout
+    assert re.search(r"^(\d\d) of \1 ops equal", done.stdout, re.MULTILINE)
 
 
 def test_a_wrong_kernel_is_found(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_wrong_kernel_is_found(tmp_path: Path) -> None:
     broken.path.chmod(0o755)
     done = subprocess.run([str(broken.path)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "FAIL add case 8 plain: y[1024]" in done.stdout and "18 of 19 ops" in done.stdout
+    assert "FAIL add case 8 plain: y[1024]" in done.stdout and done.stdout.count("FAILED") == 1
 
 
 # --- Hand-written kernels ---------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from krafla.runtime.bench_library import Library
 from krafla.runtime.bench_models import Limits, Runner, Setting, Work, read_model
 from krafla.runtime.cpu import cpu_name
 from krafla.tools.convert import Options, convert
-from krafla.tools.doc_tables import replace_between, table
 from krafla.tools.errors import KraflaError, UsageError
 from krafla.tools.gguf_file import read_gguf
 
@@ -200,11 +199,8 @@ def converted(gguf: Path, folder: Path, f16_scales: bool) -> Path:
     return path
 
 
-HEAD = ("work", "threads", "Krafla", "tokens/s", "peer", "tokens/s", "ratio", "share of limit")
-
-
 def cells(one: Comparison) -> tuple[str, ...]:
-    """A row of the table."""
+    """A row as words: work, threads, each engine's setting and tokens per second, ratio, share of the limit."""
     at = f" at {one.work.depth}" if one.work.depth else ""
     return (
         f"{one.model}: {one.work.kind} {one.work.tokens}{at}",
@@ -215,15 +211,6 @@ def cells(one: Comparison) -> tuple[str, ...]:
         f"{one.peer:.1f}",
         f"**{one.ratio:.2f}** ±{one.spread / 2:.0%}",
         f"{one.share:.0%} ({one.limit})",
-    )
-
-
-def page_text(name: str, about: dict[str, Any], rows: Sequence[Comparison]) -> str:
-    """What goes into docs/performance.md."""
-    rounds = rows[0].rounds if rows else 0
-    return (
-        f"{name} {about.get('version', '')} on {cpu_name()}; medians of {rounds} rounds, both engines in turn.\n\n"
-        + table(HEAD, [cells(one) for one in rows])
     )
 
 
@@ -264,10 +251,6 @@ def _fail(error: KraflaError) -> NoReturn:
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--f32-scales", is_flag=True, help="Convert with float scales (the GGUF has half ones).")
 @click.option("--folder", type=click.Path(file_okay=False, exists=True, path_type=Path), default=".")
-@click.option(
-    "--write", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="docs/performance.md"
-)
-@click.option("--marker", default="peers", show_default=True, help="Name of the markers in that page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def main(ggufs: tuple[Path, ...], **given: Any) -> None:
     """Run the comparison."""
@@ -296,8 +279,6 @@ def main(ggufs: tuple[Path, ...], **given: Any) -> None:
             click.echo(
                 json.dumps({"cpu": cpu_name(), "peer": {"name": given["name"], **about}, "rows": listed})
             )
-        if given["write"]:
-            replace_between(given["write"], given["marker"], page_text(given["name"], about, rows))
     except KraflaError as error:
         _fail(error)
 

@@ -473,7 +473,8 @@ static ml_status print_json(session *s, ml_error *error)
     for (int32_t i = s->n_prompt; i < s->n_ids && status == ML_OK; i++)
         status = show(s, &stream, i, error);
     ml_text_finish(&stream);
-    printf("\", \"finish\": \"%s\", \"prompt_tokens\": %d, \"tokens\": %d, \"seed\": %llu, \"model\": \"",
+    printf("\", \"finish\": \"%s\", \"prompt_tokens\": %d, \"tokens\": %d, \"guessed\": 0, "
+           "\"guessed_right\": 0, \"seed\": %llu, \"model\": \"",
            s->finish, s->n_prompt, s->n_ids - s->n_prompt, (unsigned long long)s->a.seed);
     ml_text_push(&stream, s->model, strlen(s->model));
     ml_text_finish(&stream);

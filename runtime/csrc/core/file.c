@@ -178,7 +178,14 @@ static ml_status read_all(ml_file *file, FILE *stream, const char *path, ml_erro
     if (!data)
         return ml_fail(error, ML_E_NOMEM, "%s: no memory for %zu bytes", path, file->size);
     file->data = data;
-    if (fread(data, 1, file->size, stream) == file->size)
+    enum { PIECE = 1 << 26 }; /* wasmtime refuses reads beyond 128 MiB */
+    size_t done = 0, taken = 1;
+    while (done < file->size && taken > 0) {
+        size_t rest = file->size - done;
+        taken = fread(data + done, 1, rest < PIECE ? rest : PIECE, stream);
+        done += taken;
+    }
+    if (done == file->size)
         return ML_OK;
     ml_pages_release(data, file->size);
     return cannot(error, path, "read it", ferror(stream) ? strerror(errno) : "it shrank meanwhile");
