@@ -354,6 +354,7 @@ def test_send(terminal: list[Terminal], chatty: str) -> None:
     assert "a\ufffd[31mb\ufffdc" in one.wait("[31mb")  # shown, not obeyed
     one.keys("/stats", "Enter")
     one.wait("2 turns")
+    one.prompt()  # until then the terminal is not readline's, and the end of input would be lost
     one.keys("C-d")
     one.wait("Pane is dead")
 
