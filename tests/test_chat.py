@@ -370,8 +370,10 @@ def test_interrupt(terminal: list[Terminal], chatty: str) -> None:
     assert "^C" not in screen
     one.keys("hello", "Enter")  # Ctrl-C also threw away what was typed before it
     one.wait("you said: 'hello'")
+    one.prompt()
     one.keys("C-c")
     assert "Pane is dead" not in one.wait("Ctrl-C again or Ctrl-D leaves")
+    one.prompt()
     one.keys("C-c")
     assert "status 0" in one.wait("Pane is dead")
 
