@@ -11,6 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOUR = re.compile(r"\x1b\[[\d;]*(?<!\d)[349][0-8](?!\d)[\d;]*m")  # not bold, dim, italic or underlined
+#: Runs a command and then shows its exit code; that of tmux is not always there.
+WATCH = """trap : INT; "$@"; echo "[ended $?]"; exec sleep 600"""
 
 
 class Terminal:
@@ -21,8 +23,8 @@ class Terminal:
     ) -> None:
         self._name = f"krafla-{uuid.uuid4().hex[:12]}"
         size = ("-x", str(width), "-y", str(height))
-        self._tmux("-f", os.devnull, "-u", "new-session", "-d", *size, *command, environment=environment)
-        self._tmux("set-option", "-g", "remain-on-exit", "on")
+        watched = ["sh", "-c", WATCH, "sh", *command]
+        self._tmux("-f", os.devnull, "-u", "new-session", "-d", *size, *watched, environment=environment)
 
     def _tmux(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
         command = ["tmux", "-L", self._name, *arguments]
@@ -65,6 +67,11 @@ class Terminal:
             assert time.monotonic() < end, f"no prompt in:\n{screen}"
             time.sleep(0.05)
         return screen
+
+    def ended(self) -> int:
+        """The exit code, once the command has ended."""
+        screen = self.wait("[ended ")
+        return int(screen.rpartition("[ended ")[2].partition("]")[0])
 
     def close(self) -> None:
         subprocess.run(["tmux", "-L", self._name, "kill-server"], capture_output=True, check=False)
