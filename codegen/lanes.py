@@ -313,11 +313,6 @@ class Loops:
         return f"#if {block.condition}\n{text}\n#else\n{fewer}\n#endif\n"
 
     @property
-    def kinds(self) -> list[Lanes]:
-        """The lanes that bodies are rendered for: the machine's and, if it has others, a scalar tail's."""
-        return [self.vector] if self.vector.name == self.scalar.name else [self.vector, self.scalar]
-
-    @property
     def block(self) -> Block:
         """The machine's register tile."""
         return self.vector.words.block

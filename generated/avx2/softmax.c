@@ -9,22 +9,6 @@
 #include "avx2/math_avx2.h"
 #include "scalar/math_scalar.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE __m256 weigh_avx2(float *x, float maximum)
-{
-    const __m256 weight = ml_exp_avx2(_mm256_sub_ps(_mm256_loadu_ps(x), _mm256_set1_ps(maximum)));
-    _mm256_storeu_ps(x, weight);
-    return weight;
-}
-
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -63,22 +47,29 @@ void ml_k_softmax_avx2(float *x, int n)
         all_masked(x, n);
         return;
     }
+    int j = 0;
+    for (; j + 8 <= n; j += 8) {
+        _mm256_storeu_ps(x + j, ml_exp_avx2(_mm256_sub_ps(_mm256_loadu_ps(x + j), _mm256_set1_ps(maximum))));
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        x[j] = ml_exp_scalar((x[j] - maximum));
+    }
     __m256 p0 = _mm256_set1_ps(0.0f);
     __m256 p1 = _mm256_set1_ps(0.0f);
-    int j = 0;
-    for (; j + 16 <= n; j += 16) {
-        p0 = _mm256_add_ps(p0, weigh_avx2(x + j, maximum));
-        p1 = _mm256_add_ps(p1, weigh_avx2(x + j + 8, maximum));
+    int k = 0;
+    for (; k + 16 <= n; k += 16) {
+        p0 = _mm256_add_ps(p0, _mm256_loadu_ps(x + k));
+        p1 = _mm256_add_ps(p1, _mm256_loadu_ps(x + (k + 8)));
     }
     float sum;
-    if (j == n) {
+    if (k == n) {
         sum = ml_fold16_256(p0, p1);
     } else {
         float partial[16];
         _mm256_storeu_ps(partial, p0);
         _mm256_storeu_ps(partial + 8, p1);
-        for (; j < n; j++)
-            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
+        for (; k < n; k++)
+            partial[k & 15] = (partial[k & 15] + x[k]);
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;

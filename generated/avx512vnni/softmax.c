@@ -10,22 +10,6 @@
 #include "avx512vnni/math_avx512vnni.h"
 #include "scalar/math_scalar.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE __m512 weigh_avx512vnni(float *x, float maximum)
-{
-    const __m512 weight = ml_exp_avx512vnni(_mm512_sub_ps(_mm512_loadu_ps(x), _mm512_set1_ps(maximum)));
-    _mm512_storeu_ps(x, weight);
-    return weight;
-}
-
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -64,19 +48,27 @@ void ml_k_softmax_avx512vnni(float *x, int n)
         all_masked(x, n);
         return;
     }
-    __m512 p0 = _mm512_set1_ps(0.0f);
     int j = 0;
     for (; j + 16 <= n; j += 16) {
-        p0 = _mm512_add_ps(p0, weigh_avx512vnni(x + j, maximum));
+        _mm512_storeu_ps(x + j,
+                         ml_exp_avx512vnni(_mm512_sub_ps(_mm512_loadu_ps(x + j), _mm512_set1_ps(maximum))));
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        x[j] = ml_exp_scalar((x[j] - maximum));
+    }
+    __m512 p0 = _mm512_set1_ps(0.0f);
+    int k = 0;
+    for (; k + 16 <= n; k += 16) {
+        p0 = _mm512_add_ps(p0, _mm512_loadu_ps(x + k));
     }
     float sum;
-    if (j == n) {
+    if (k == n) {
         sum = ml_fold16_512(p0);
     } else {
         float partial[16];
         _mm512_storeu_ps(partial, p0);
-        for (; j < n; j++)
-            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
+        for (; k < n; k++)
+            partial[k & 15] = (partial[k & 15] + x[k]);
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;

@@ -9,22 +9,6 @@
 #include "neon/math_neon.h"
 #include "scalar/math_scalar.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float32x4_t weigh_neon(float *x, float maximum)
-{
-    const float32x4_t weight = ml_exp_neon(vsubq_f32(vld1q_f32(x), vdupq_n_f32(maximum)));
-    vst1q_f32(x, weight);
-    return weight;
-}
-
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -68,19 +52,26 @@ void ml_k_softmax_neon(float *x, int n)
         all_masked(x, n);
         return;
     }
+    int j = 0;
+    for (; j + 4 <= n; j += 4) {
+        vst1q_f32(x + j, ml_exp_neon(vsubq_f32(vld1q_f32(x + j), vdupq_n_f32(maximum))));
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        x[j] = ml_exp_scalar((x[j] - maximum));
+    }
     float32x4_t p0 = vdupq_n_f32(0.0f);
     float32x4_t p1 = vdupq_n_f32(0.0f);
     float32x4_t p2 = vdupq_n_f32(0.0f);
     float32x4_t p3 = vdupq_n_f32(0.0f);
-    int j = 0;
-    for (; j + 16 <= n; j += 16) {
-        p0 = vaddq_f32(p0, weigh_neon(x + j, maximum));
-        p1 = vaddq_f32(p1, weigh_neon(x + j + 4, maximum));
-        p2 = vaddq_f32(p2, weigh_neon(x + j + 8, maximum));
-        p3 = vaddq_f32(p3, weigh_neon(x + j + 12, maximum));
+    int k = 0;
+    for (; k + 16 <= n; k += 16) {
+        p0 = vaddq_f32(p0, vld1q_f32(x + k));
+        p1 = vaddq_f32(p1, vld1q_f32(x + (k + 4)));
+        p2 = vaddq_f32(p2, vld1q_f32(x + (k + 8)));
+        p3 = vaddq_f32(p3, vld1q_f32(x + (k + 12)));
     }
     float sum;
-    if (j == n) {
+    if (k == n) {
         sum = ml_fold16_neon(p0, p1, p2, p3);
     } else {
         float partial[16];
@@ -88,8 +79,8 @@ void ml_k_softmax_neon(float *x, int n)
         vst1q_f32(partial + 4, p1);
         vst1q_f32(partial + 8, p2);
         vst1q_f32(partial + 12, p3);
-        for (; j < n; j++)
-            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
+        for (; k < n; k++)
+            partial[k & 15] = (partial[k & 15] + x[k]);
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;

@@ -9,23 +9,6 @@
 #include "rvv/math_rvv.h"
 #include "scalar/math_scalar.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE vfloat32m4_t weigh_rvv(size_t vl, float *x, float maximum)
-{
-    const vfloat32m4_t weight = ml_exp_rvv(
-        vl, __riscv_vfsub_vv_f32m4(__riscv_vle32_v_f32m4(x, vl), __riscv_vfmv_v_f_f32m4(maximum, vl), vl));
-    __riscv_vse32_v_f32m4(x, weight, vl);
-    return weight;
-}
-
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -49,12 +32,21 @@ void ml_k_softmax_rvv(float *x, int n)
         all_masked(x, n);
         return;
     }
+    for (int j = 0; j < n;) {
+        const size_t vl = __riscv_vsetvl_e32m4((size_t)(n - j));
+        __riscv_vse32_v_f32m4(x + j,
+                              ml_exp_rvv(vl, __riscv_vfsub_vv_f32m4(__riscv_vle32_v_f32m4(x + j, vl),
+                                                                    __riscv_vfmv_v_f_f32m4(maximum, vl), vl)),
+                              vl);
+
+        j += (int)vl;
+    }
     float partial[16] = {0};
-    for (int j = 0; j < n; j += 16) {
-        const size_t vl = __riscv_vsetvl_e32m4((size_t)(n - j < 16 ? n - j : 16));
+    for (int k = 0; k < n; k += 16) {
+        const size_t vl = __riscv_vsetvl_e32m4((size_t)(n - k < 16 ? n - k : 16));
         __riscv_vse32_v_f32m4(
             partial,
-            __riscv_vfadd_vv_f32m4(__riscv_vle32_v_f32m4(partial, vl), weigh_rvv(vl, x + j, maximum), vl),
+            __riscv_vfadd_vv_f32m4(__riscv_vle32_v_f32m4(partial, vl), __riscv_vle32_v_f32m4(x + k, vl), vl),
             vl);
     }
     float sum = ml_fold16(partial);

@@ -8,14 +8,6 @@
 #include "ml_config.h"
 #include "scalar/math_scalar.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -37,9 +29,12 @@ void ml_k_softmax_scalar(float *x, int n)
         all_masked(x, n);
         return;
     }
-    float partial[16] = {0};
     for (int j = 0; j < n; j++) {
-        partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
+        x[j] = ml_exp_scalar((x[j] - maximum));
+    }
+    float partial[16] = {0};
+    for (int k = 0; k < n; k++) {
+        partial[k & 15] = (partial[k & 15] + x[k]);
     }
     float sum = ml_fold16(partial);
     const float inverse = 1.0f / sum;

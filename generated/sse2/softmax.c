@@ -9,22 +9,6 @@
 #include "scalar/math_scalar.h"
 #include "sse2/math_sse2.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE __m128 weigh_sse2(float *x, float maximum)
-{
-    const __m128 weight = ml_exp_sse2(_mm_sub_ps(_mm_loadu_ps(x), _mm_set1_ps(maximum)));
-    _mm_storeu_ps(x, weight);
-    return weight;
-}
-
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -63,19 +47,26 @@ void ml_k_softmax_sse2(float *x, int n)
         all_masked(x, n);
         return;
     }
+    int j = 0;
+    for (; j + 4 <= n; j += 4) {
+        _mm_storeu_ps(x + j, ml_exp_sse2(_mm_sub_ps(_mm_loadu_ps(x + j), _mm_set1_ps(maximum))));
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        x[j] = ml_exp_scalar((x[j] - maximum));
+    }
     __m128 p0 = _mm_set1_ps(0.0f);
     __m128 p1 = _mm_set1_ps(0.0f);
     __m128 p2 = _mm_set1_ps(0.0f);
     __m128 p3 = _mm_set1_ps(0.0f);
-    int j = 0;
-    for (; j + 16 <= n; j += 16) {
-        p0 = _mm_add_ps(p0, weigh_sse2(x + j, maximum));
-        p1 = _mm_add_ps(p1, weigh_sse2(x + j + 4, maximum));
-        p2 = _mm_add_ps(p2, weigh_sse2(x + j + 8, maximum));
-        p3 = _mm_add_ps(p3, weigh_sse2(x + j + 12, maximum));
+    int k = 0;
+    for (; k + 16 <= n; k += 16) {
+        p0 = _mm_add_ps(p0, _mm_loadu_ps(x + k));
+        p1 = _mm_add_ps(p1, _mm_loadu_ps(x + (k + 4)));
+        p2 = _mm_add_ps(p2, _mm_loadu_ps(x + (k + 8)));
+        p3 = _mm_add_ps(p3, _mm_loadu_ps(x + (k + 12)));
     }
     float sum;
-    if (j == n) {
+    if (k == n) {
         sum = ml_fold16_128(p0, p1, p2, p3);
     } else {
         float partial[16];
@@ -83,8 +74,8 @@ void ml_k_softmax_sse2(float *x, int n)
         _mm_storeu_ps(partial + 4, p1);
         _mm_storeu_ps(partial + 8, p2);
         _mm_storeu_ps(partial + 12, p3);
-        for (; j < n; j++)
-            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
+        for (; k < n; k++)
+            partial[k & 15] = (partial[k & 15] + x[k]);
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;

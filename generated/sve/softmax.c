@@ -9,22 +9,6 @@
 #include "scalar/math_scalar.h"
 #include "sve/math_sve.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE svfloat32_t weigh_sve(svbool_t pg, float *x, float maximum)
-{
-    const svfloat32_t weight = ml_exp_sve(pg, svsub_f32_x(pg, svld1_f32(pg, x), svdup_n_f32(maximum)));
-    svst1_f32(pg, x, weight);
-    return weight;
-}
-
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -49,13 +33,17 @@ void ml_k_softmax_sve(float *x, int n)
         all_masked(x, n);
         return;
     }
+    for (int j = 0; j < n; j += (int)svcntw()) {
+        const svbool_t pg = svwhilelt_b32_s32(j, n);
+        svst1_f32(pg, x + j, ml_exp_sve(pg, svsub_f32_x(pg, svld1_f32(pg, x + j), svdup_n_f32(maximum))));
+    }
     float partial[16] = {0};
-    for (int j = 0; j < n; j += 16) {
-        const int count = n - j < 16 ? n - j : 16;
+    for (int k = 0; k < n; k += 16) {
+        const int count = n - k < 16 ? n - k : 16;
         for (int j = 0; j < count; j += ml_partials_sve()) {
             const svbool_t pg = svwhilelt_b32_s32(j, count);
             svst1_f32(pg, partial + j,
-                      svadd_f32_x(pg, svld1_f32(pg, partial + j), weigh_sve(pg, x + j + j, maximum)));
+                      svadd_f32_x(pg, svld1_f32(pg, partial + j), svld1_f32(pg, x + (k + j))));
         }
     }
     float sum = ml_fold16(partial);

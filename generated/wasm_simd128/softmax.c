@@ -10,22 +10,6 @@
 #include "scalar/math_scalar.h"
 #include "wasm_simd128/math_wasm_simd128.h"
 
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE v128_t weigh_wasm_simd128(float *x, float maximum)
-{
-    const v128_t weight = ml_exp_wasm_simd128(wasm_f32x4_sub(wasm_v128_load(x), wasm_f32x4_splat(maximum)));
-    wasm_v128_store(x, weight);
-    return weight;
-}
-
-/* Replaces scores by their exponentials, and returns these. */
-ML_ALWAYS_INLINE float weigh_scalar(float *x, float maximum)
-{
-    const float weight = ml_exp_scalar((x[0] - maximum));
-    x[0] = weight;
-    return weight;
-}
-
 /* Nothing to choose from: every x is -inf, which gives 1/n, or NaN, which spreads to all. */
 static void all_masked(float *x, int n)
 {
@@ -64,19 +48,27 @@ void ml_k_softmax_wasm_simd128(float *x, int n)
         all_masked(x, n);
         return;
     }
+    int j = 0;
+    for (; j + 4 <= n; j += 4) {
+        wasm_v128_store(
+            x + j, ml_exp_wasm_simd128(wasm_f32x4_sub(wasm_v128_load(x + j), wasm_f32x4_splat(maximum))));
+    }
+    for (; j < n; j++) { /* the rest, one by one */
+        x[j] = ml_exp_scalar((x[j] - maximum));
+    }
     v128_t p0 = wasm_f32x4_splat(0.0f);
     v128_t p1 = wasm_f32x4_splat(0.0f);
     v128_t p2 = wasm_f32x4_splat(0.0f);
     v128_t p3 = wasm_f32x4_splat(0.0f);
-    int j = 0;
-    for (; j + 16 <= n; j += 16) {
-        p0 = wasm_f32x4_add(p0, weigh_wasm_simd128(x + j, maximum));
-        p1 = wasm_f32x4_add(p1, weigh_wasm_simd128(x + j + 4, maximum));
-        p2 = wasm_f32x4_add(p2, weigh_wasm_simd128(x + j + 8, maximum));
-        p3 = wasm_f32x4_add(p3, weigh_wasm_simd128(x + j + 12, maximum));
+    int k = 0;
+    for (; k + 16 <= n; k += 16) {
+        p0 = wasm_f32x4_add(p0, wasm_v128_load(x + k));
+        p1 = wasm_f32x4_add(p1, wasm_v128_load(x + (k + 4)));
+        p2 = wasm_f32x4_add(p2, wasm_v128_load(x + (k + 8)));
+        p3 = wasm_f32x4_add(p3, wasm_v128_load(x + (k + 12)));
     }
     float sum;
-    if (j == n) {
+    if (k == n) {
         sum = ml_fold16_wasm(p0, p1, p2, p3);
     } else {
         float partial[16];
@@ -84,8 +76,8 @@ void ml_k_softmax_wasm_simd128(float *x, int n)
         wasm_v128_store(partial + 4, p1);
         wasm_v128_store(partial + 8, p2);
         wasm_v128_store(partial + 12, p3);
-        for (; j < n; j++)
-            partial[j & 15] = (partial[j & 15] + weigh_scalar(x + j, maximum));
+        for (; k < n; k++)
+            partial[k & 15] = (partial[k & 15] + x[k]);
         sum = ml_fold16(partial);
     }
     const float inverse = 1.0f / sum;
