@@ -278,18 +278,9 @@ class Lanes:
             return self.words.fma.format(a=a, b=b, c=c)
         return self.add(self.mul(a, b), c)
 
-    @property
-    def name(self) -> str:
-        """Tells helper functions for these lanes from those for others."""
-        return self._suffix
-
-    def call(self, function: str, arguments: str) -> str:
-        """A helper function `{function}_{name}` that takes the `parameters` first."""
-        return f"{function}_{self.name}({self.words.implicit}{arguments})"
-
     def exp(self, x: str) -> str:
         """e^x by the shared polynomial (simd_math.h.j2)."""
-        return self.call("ml_exp", x)
+        return f"ml_exp_{self._suffix}({self.words.implicit}{x})"
 
 
 class Loops:
