@@ -39,7 +39,10 @@ def page_text(paths: Sequence[Path]) -> str:
             rows.append((work, threads, ours, speed, f"{about['name']}: {setting}", *rest))
     cpus = ", ".join(sorted({about["cpu"] for about, _ in runs}))
     versions = ", ".join(sorted({f"{about['name']} {about['version']}" for about, _ in runs}))
-    return f"{cpus}. Peers: {versions}. Medians of rounds, both engines in turn.\n\n{table(HEAD, rows)}"
+    rounds = " or ".join(sorted({str(one.rounds) for _, comparisons in runs for one in comparisons}))
+    return f"{cpus}. Peers: {versions}. Medians of {rounds} rounds, both engines in turn.\n\n" + table(
+        HEAD, rows
+    )
 
 
 @click.command(help=__doc__)
