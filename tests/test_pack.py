@@ -23,6 +23,7 @@ CORE = ("core/error.c", "core/arena.c", "core/bundle.c", "core/file.c", "core/th
 SOURCES = (*CORE, "model/mlb.c", "model/pack_cache.c", "model/pack_model.c")
 SANITIZE = ("-pthread", "-fsanitize=undefined", "-fsanitize-trap=undefined")
 PROBE = r"""
+#include "core/arena.h"
 #include "model/pack_model.h"
 #include "ml_config.h"
 #include <stdlib.h>
@@ -67,6 +68,11 @@ void stop(probe *p)
 
 const ml_weights *weights(const probe *p) { return &p->weights; }
 const ml_memory *memory(const probe *p) { return &p->memory; }
+uint64_t pages_size(uint64_t bytes)
+{
+    size_t taken = 0;
+    return ml_pages_size((size_t)bytes, &taken) ? taken : 0;
+}
 const void *file_data(const probe *p) { return p->model.file.data; }
 
 typedef struct search { const char *name; ml_matrix *found; } search;
@@ -175,6 +181,8 @@ class Build:
         )
         for name in ("weights", "memory", "matrix", "file_data"):
             getattr(self.library, name).restype = ctypes.c_void_p
+        self.library.pages_size.restype = ctypes.c_uint64
+        self.library.pages_size.argtypes = [ctypes.c_uint64]
         numbers = (ctypes.c_int32 * 5)()
         self.library.constants(numbers)
         self.pack = Pack(*numbers)
@@ -289,7 +297,7 @@ def test_layout(build: Build, files: dict[str, Path], name: str, threads: int) -
         assert (prepared.status, prepared.message) == (OK, "")
         assert prepared.weights.packed
         assert not prepared.weights.cache_hit
-        assert prepared.memory.own == prepared.weights.bytes
+        assert prepared.memory.own == prepared.build.library.pages_size(prepared.weights.bytes)
         assert_packed(prepared, files[name])
 
 
@@ -480,6 +488,7 @@ def test_an_unwritable_place_is_only_reported(avx2: Build, files: dict[str, Path
 # Memory.
 
 PEAK = r"""
+#include "core/arena.h"
 #include "model/pack_model.h"
 #include <stdio.h>
 #include <stdlib.h>

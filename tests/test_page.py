@@ -48,7 +48,7 @@ print("a very long line that does not fit into the width of a phone and so has t
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         # Nobody's pages but ours: the sandbox, which root cannot have, protects from nothing here.
@@ -57,7 +57,7 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_server() -> Iterator[PageServer]:
     server = PageServer()
     yield server
