@@ -9,7 +9,7 @@
 #include "core/x86_common.h"
 
 /* One block: the rule of the file format in exact single-precision operations. */
-static void quantize_block(int8_t *q, float *d, int32_t *s, const float *x)
+static void quantize_block(int8_t *q, float *d, const float *x)
 {
     __m256 largest_lanes0 = _mm256_set1_ps(0.0f);
     __m256 largest_lanes1 = _mm256_set1_ps(0.0f);
@@ -36,7 +36,6 @@ static void quantize_block(int8_t *q, float *d, int32_t *s, const float *x)
     if (largest < 1e-30f) { /* 127 / largest would overflow */
         memset(q, 0, ML_BLOCK);
         *d = 0.0f;
-        *s = 0;
         return;
     }
     *d = largest / 127.0f;
@@ -51,14 +50,21 @@ static void quantize_block(int8_t *q, float *d, int32_t *s, const float *x)
         level = _mm256_min_ps(level, _mm256_set1_ps(127.0f));
         ml_store_i8_256(q + j, level);
     }
+}
+
+static int32_t sum_of_block(const int8_t *q)
+{
     int32_t sum = 0;
     for (int j = 0; j < ML_BLOCK; j++)
         sum += q[j];
-    *s = sum;
+    return sum;
 }
 
 void ml_k_quantize_q8_avx2(int8_t *q, float *d, int32_t *s, const float *x, int n)
 {
     for (int b = 0; b < n / ML_BLOCK; b++)
-        quantize_block(q + b * ML_BLOCK, d + b, s + b, x + b * ML_BLOCK);
+        quantize_block(q + b * ML_BLOCK, d + b, x + b * ML_BLOCK);
+    /* In a pass of its own: to read bytes right after they were written would wait for the stores. */
+    for (int b = 0; b < n / ML_BLOCK; b++)
+        s[b] = sum_of_block(q + b * ML_BLOCK);
 }
