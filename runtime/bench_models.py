@@ -31,6 +31,7 @@ class Setting:
     kv: str = "f32"
     context: int = 0  # 0: as much as the work takes
     pack: bool = True
+    flags: tuple[str, ...] = ()  # more of them for the compiler
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Runner:
         self, mlb: Path, setting: Setting, context: int, report: progress.Report = progress.silent
     ) -> None:
         self.setting = setting
-        self.api, facts = engine(setting.isa, report)
+        self.api, facts = engine(setting.isa, report, setting.flags)
         self.isa = facts.name
         if setting.kv not in KV_TYPES:
             raise UsageError(f"kv is {setting.kv}, must be one of {', '.join(KV_TYPES)}")

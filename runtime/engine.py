@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -18,10 +20,13 @@ from krafla.tools.errors import AccessError, IsaError
 ANY_VOCAB = 1 << 24
 
 
-def engine(isa: str | None = None, report: progress.Report = progress.silent) -> tuple[Api, IsaFacts]:
-    """The bound library for the named ISA, or for this CPU's best."""
+def engine(
+    isa: str | None = None, report: progress.Report = progress.silent, flags: Sequence[str] = ()
+) -> tuple[Api, IsaFacts]:
+    """The bound library for the named ISA, or for this CPU's best; `flags` of the compiler are for measurements."""
     facts = host.choose(isa)
-    return _load(compiler.build(compiler.engine_plan(facts), report)), facts
+    plan = compiler.engine_plan(facts)
+    return _load(compiler.build(replace(plan, flags=(*plan.flags, *flags)), report)), facts
 
 
 @cache

@@ -7,6 +7,7 @@ SmolLM2-135M; more sizes come from scaling its width.
 from __future__ import annotations
 
 import ctypes
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from krafla.runtime.bench_models import KV_TYPES, Setting, Work, measure
+from krafla.runtime.bench_models import KV_TYPES, Runner, Setting, Work
 from krafla.runtime.cpu import cpu_name
 from krafla.runtime.engine import engine
 from krafla.tools.doc_tables import replace_between
@@ -44,13 +45,15 @@ MILLI, MEGA = 1e3, 1e-6
 
 def cost(
     mlb: Path, settings: Iterable[Setting], works: Sequence[Work], rounds: int
-) -> list[tuple[str, Work, Setting, float]]:
-    """ISA, work, setting and milliseconds per token of everything."""
+) -> list[tuple[Work, Setting, float]]:
+    """Work, setting and median milliseconds per token; depths in rising order, so that each is reached once."""
     found = []
+    context = max(work.depth + work.tokens for work in works)
     for setting in settings:
-        for row in measure(mlb, [setting], works, rounds):
-            work = Work(row.kind, row.tokens, row.depth)
-            found.append((row.isa, work, setting, MILLI / row.tokens_per_second))
+        with Runner(mlb, setting, context) as runner:
+            for work in works:
+                seconds = [runner.run(work) for _ in range(rounds + 1)][1:]
+                found.append((work, setting, MILLI * statistics.median(seconds) / work.tokens))
     return found
 
 
@@ -60,7 +63,7 @@ def by_depth(mlb: Path, depths: Sequence[int], rounds: int) -> Plot:
     lines = []
     for kv in KV_TYPES:
         rows = cost(mlb, [Setting(kv=kv)], works, rounds)
-        lines.append(Line(f"{kv} cache", [(work.depth, ms) for _, work, _, ms in rows]))
+        lines.append(Line(f"{kv} cache", [(work.depth, ms) for work, _, ms in rows]))
     return Plot("Cost of a token against depth, decode, 1 thread", "tokens before it", "ms", lines)
 
 
@@ -69,7 +72,7 @@ def by_batch(mlb: Path, batches: Sequence[int], rounds: int) -> Plot:
     points = []
     for batch in batches:
         rows = cost(mlb, [Setting(batch=batch)], [Work("prefill", batch)], rounds)
-        points.append((float(batch), rows[0][3]))
+        points.append((float(batch), rows[0][2]))
     title = "Cost of a token against batch, prefill, 1 thread"
     return Plot(title, "tokens per step", "ms", [Line("f32 cache", points)], log_x=True)
 
@@ -80,7 +83,7 @@ def by_threads(mlb: Path, threads: Sequence[int], rounds: int) -> Plot:
     rows = cost(mlb, [Setting(threads=count) for count in threads], works, rounds)
     lines = []
     for work in works:
-        costs = {setting.threads: ms for _, own, setting, ms in rows if own == work}
+        costs = {setting.threads: ms for own, setting, ms in rows if own == work}
         lines.append(Line(work.kind, [(count, costs[threads[0]] / ms) for count, ms in costs.items()]))
     return Plot("Speed against threads", "threads", "times", lines)
 
@@ -102,7 +105,7 @@ def by_size(folder: Path, sizes: Sequence[tuple[int, ...]], rounds: int) -> Plot
         path = folder / f"size-{dim}.mlb"
         write_random(path, header)
         rows = cost(path, [Setting()], [Work("decode", TOKENS)], rounds)
-        points.append((round(path.stat().st_size * MEGA), rows[0][3]))
+        points.append((round(path.stat().st_size * MEGA), rows[0][2]))
         path.unlink()
     return Plot(
         "Cost of a token against model size, decode, 1 thread",

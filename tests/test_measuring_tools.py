@@ -1,0 +1,44 @@
+"""The commands that write docs/performance.md's plots and tables run, and write what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from krafla.tools import order_cost, scaling
+from tests.models import model
+
+PAGE = "before\n<!-- scaling -->\n<!-- /scaling -->\n<!-- order -->\n<!-- /order -->\nafter\n"
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    (tmp_path / "performance.md").write_text(PAGE)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_scaling_draws_every_plot_that_its_page_shows(docs: Path) -> None:
+    done = CliRunner().invoke(scaling.main, [str(docs), "--quick", "--rounds", "1"])
+    assert done.exit_code == 0, done.output
+    names = re.findall(r"!\[.*?\]\((.*?)\)", (docs / "performance.md").read_text())
+    assert len(names) == 5
+    for name in names:
+        ElementTree.fromstring((docs / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_the_cost_of_the_order_is_a_ratio_of_two_builds(docs: Path) -> None:
+    page = docs / "performance.md"
+    done = CliRunner().invoke(
+        order_cost.main, [str(model("llama")), "--quick", "--rounds", "1", "--page", str(page)]
+    )
+    assert done.exit_code == 0, done.output
+    rows = [line.split("|")[1:-1] for line in page.read_text().splitlines() if line.startswith("| ")]
+    assert [row[0].strip() for row in rows[1:]] == ["prefill 16", "decode 4 at 16"]
+    for *_, fixed, free, ratio in rows[1:]:
+        assert float(ratio) == pytest.approx(float(fixed) / float(free), rel=0.05)
