@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import krafla.isa_specs
-from krafla.codegen.dots import Dot
+from krafla.codegen.dots import BlockDot, Dot
 from krafla.codegen.isa import FACETS, Isa, Machine
 from krafla.codegen.ops import OPS, Op
 
@@ -148,7 +148,12 @@ def _check_pack(machine: Machine, isas: Mapping[str, Isa]) -> None:
         )
     if machine.tile is None or machine.tile.sizes[-1] != 1:
         raise DescriptorError(f"isa_specs/{machine.name}.py: packed kernels need a tile whose last size is 1")
-    pairs = machine.tile.pairs
+    pairs, groups = machine.tile.pairs, machine.tile.groups
+    if groups > 1 and (machine.tile.sizes[0] % groups or pairs is not None or isinstance(dot, BlockDot)):
+        raise DescriptorError(
+            f"isa_specs/{machine.name}.py: tile.groups is {groups}: it must divide the largest size, and the inner"
+            " product must go step by step"
+        )
     if pairs is not None and _layout(pairs) != _layout(machine.pack.dot):
         raise DescriptorError(
             f"isa_specs/{machine.name}.py: tile.pairs reads another packed layout than pack.dot"

@@ -58,6 +58,10 @@ class Tile(Protocol):
         """The matrix unit that takes as many whole tiles as there are, before the vector tiles."""
 
     @property
+    def groups(self) -> int:
+        """Row groups that share the loads of a part of the largest tile."""
+
+    @property
     def pairs(self) -> Dot | None:
         """An inner product for two tokens at once, on the same packed layout; tiles of even size use it."""
 
@@ -73,12 +77,14 @@ class Tile(Protocol):
 class VectorTile:
     """Each weight vector is loaded once and multiplied by every token of the tile; sums stay in registers.
 
-    The largest size is bounded by registers: an int32 and a float accumulator per token.
+    The largest size is bounded by registers: an int32 and a float accumulator per token. With several `groups` of rows,
+    each pass takes all of them and only its part of the largest tile's tokens: as many accumulators, but fewer loads.
     """
 
     sizes: tuple[int, ...]
     matrix: Matrix | None = None
     pairs: Dot | None = None
+    groups: int = 1
 
     def dot_of(self, tokens: int, dot: Dot) -> Dot:
         """`pairs` for even sizes, if there is one; else the packed layout's own."""

@@ -18,5 +18,5 @@ ISA = Isa(
     pack=Pack(
         dot=DpbusdBias(X86(256), intrinsic="dpbusd_avx_epi32"), lanes=F32_WORDS, f16=F16_WORDS, chains=12
     ),
-    tile=VectorTile(sizes=(6, 4, 2, 1)),
+    tile=VectorTile(sizes=(6, 4, 2, 1), groups=2),
 )

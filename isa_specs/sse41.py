@@ -16,5 +16,5 @@ ISA = Isa(
     features=("SSSE3", "SSE41"),
     rowdot=MaddubsRow(X86(128)),
     pack=Pack(dot=MaddubsSign(X86(128)), lanes=F32_WORDS),
-    tile=VectorTile(sizes=(4, 2, 1)),
+    tile=VectorTile(sizes=(4, 2, 1), groups=2),
 )

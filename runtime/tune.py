@@ -12,6 +12,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ Isas = dict[str, Isa]
 #: A variant must be that much faster to be kept: less is noise.
 LEAST_GAIN = 1.02
 GROUPS = (1, 2, 3, 4, 6)
+TILE_GROUPS = (1, 2)
 TILES = (3, 4, 5, 6, 8, 10, 12, 14, 16, 20)
 CHUNKS = (16, 32, 64)
 QUERIES = (2, 3, 4, 6, 8, 12)
@@ -105,25 +107,33 @@ def _named(variants: Iterator[tuple[str, Isas]], current: str) -> dict[str, Isas
 
 
 def _tile_knob(name: str, isas: Isas) -> Knob | None:
-    """How many tokens share a load of weights, where no matrix unit takes them."""
+    """How many tokens share a load of weights, and how many row groups a load of activations."""
     machine = _machine(name, isas)
     tile = machine.tile
     if machine.pack is None or not isinstance(tile, VectorTile) or tile.matrix is not None:
         return None
+    stepwise = tile.pairs is None and not isinstance(machine.pack.dot, BlockDot)
 
     def variants() -> Iterator[tuple[str, Isas]]:
-        for tokens in sorted({*TILES, tile.sizes[0]}):
+        for tokens, groups in product(sorted({*TILES, tile.sizes[0]}), TILE_GROUPS if stepwise else (1,)):
+            if tokens % groups:
+                continue
             if tokens == tile.sizes[0]:
                 sizes = tile.sizes
             elif tile.pairs is not None and tokens % 2:
                 continue
             else:
                 sizes = (tokens, *(size for size in (8, 4, 2, 1) if size < tokens))
-            yield str(tokens), _with(isas, machine.owner("tile"), tile=replace(tile, sizes=sizes))
+            changed = replace(tile, sizes=sizes, groups=groups)
+            yield _tile_name(changed), _with(isas, machine.owner("tile"), tile=changed)
 
     ops = tuple(f"matmul_{kind}_pk" for kind in ("q8", "q4"))
     sizes = {"rows": 256, "r1": 256, "cols": 1024, "y_stride": 256, "tokens": 120}
-    return Knob("tokens per tile", ops, (sizes,), _named(variants(), str(tile.sizes[0])))
+    return Knob("tokens per tile", ops, (sizes,), _named(variants(), _tile_name(tile)))
+
+
+def _tile_name(tile: VectorTile) -> str:
+    return f"{tile.sizes[0]}" + (f" in parts for {tile.groups} row groups" if tile.groups > 1 else "")
 
 
 def _chunk_knob(name: str, isas: Isas) -> Knob | None:

@@ -108,6 +108,7 @@ ERRORS = {
     "isa_specs/avx2.py: packed kernels need a tile whose last size is 1": made_of(
         "avx2", "tile", sizes=(4, 2)
     ),
+    "isa_specs/avx2.py: tile.groups is 3: it must divide the largest size": made_of("avx2", "tile", groups=3),
     "falls back to sse2, whose multiply-add rounds": fused_on_unfused_kernels(),
     "isa_specs/scalar.py: no ISA of its chain defines rowdot": wrong("scalar", rowdot=None),
     "tile.pairs reads another packed layout": made_of("avx2", "tile", pairs=ISAS["sse2"].pack.dot),  # type: ignore

@@ -29,6 +29,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         __m256i isum3 = _mm256_setzero_si256();
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
@@ -100,6 +101,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         __m256i isum1 = _mm256_setzero_si256();
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
@@ -149,6 +151,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         __m256i isum0 = _mm256_setzero_si256();
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
@@ -177,24 +180,28 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
     memcpy(y, out, (size_t)rows * sizeof(float));
 }
 
+/* One row group against the tokens from `t` on; its weights stay in cache across the token tiles. */
+static void row_group(float *y, size_t y_stride, int rows, const uint8_t *w, const uint16_t *wd,
+                      const int8_t *xt, const float *xd, const int32_t *xs, size_t blocks, size_t t,
+                      size_t tokens)
+{
+    for (; t + 4 <= tokens; t += 4)
+        tile_4(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 2 <= tokens; t += 2)
+        tile_2(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 1 <= tokens; t += 1)
+        tile_1(y + t * y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, xs + t * blocks * 2,
+               blocks);
+}
+
 void ml_k_matmul_q4_pk_f16_avx2(float *y, size_t y_stride, const uint8_t *wq, const uint16_t *wd,
                                 const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
                                 int r0, int r1)
 {
     const size_t blocks = (size_t)cols / ML_BLOCK;
-    for (int r = r0; r < r1; r += 8) {
-        /* This group's weights stay in cache across the token tiles. */
-        const size_t offset = (size_t)r * blocks;
-        const uint8_t *w = wq + offset * 16;
-        size_t t = 0;
-        for (; t + 4 <= (size_t)tokens; t += 4)
-            tile_4(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 2 <= (size_t)tokens; t += 2)
-            tile_2(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 1 <= (size_t)tokens; t += 1)
-            tile_1(y + t * y_stride + r, r1 - r, w, wd + offset, xt + t * blocks * 32, xd + t * blocks,
-                   xs + t * blocks * 2, blocks);
-    }
+    for (int r = r0; r < r1; r += 8)
+        row_group(y + r, y_stride, r1 - r, wq + (size_t)r * blocks * 16, wd + (size_t)r * blocks, xt, xd, xs,
+                  blocks, 0, (size_t)tokens);
 }

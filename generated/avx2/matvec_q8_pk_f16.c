@@ -27,6 +27,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         __m256i isum0 = _mm256_setzero_si256();
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i magnitude = _mm256_abs_epi8(w0);
             isum0 = _mm256_add_epi32(

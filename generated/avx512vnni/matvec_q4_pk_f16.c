@@ -26,6 +26,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         __m512i isum0 = _mm512_set1_epi32(xs[1]);
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m512i packed = _mm512_loadu_si512((const void *)(w + step * 64));
             const __m512i w0 = _mm512_and_si512(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */

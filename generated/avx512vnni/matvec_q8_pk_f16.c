@@ -26,6 +26,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         __m512i isum0 = _mm512_set1_epi32(xs[0]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m512i w0 = _mm512_loadu_si512((const void *)(w + step * 64));
             isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 4)));
         }

@@ -11,6 +11,71 @@
 #include "ml_config.h"
 #include "core/x86_common.h"
 
+/* 2 groups of 8 rows against 3 tokens of a tile of 6; sums stay in registers over all blocks. */
+static void tile_2x3(float *y, size_t y_stride, const uint8_t *w, const uint16_t *wd, const int8_t *x,
+                     const float *xd, const int32_t *xs, size_t blocks)
+{
+
+    const uint8_t *w_1 = w + blocks * 256;
+    const uint16_t *wd_1 = wd + blocks * 8;
+    __m256 sum0 = _mm256_set1_ps(0.0f);
+    __m256 sum1 = _mm256_set1_ps(0.0f);
+    __m256 sum2 = _mm256_set1_ps(0.0f);
+    __m256 sum3 = _mm256_set1_ps(0.0f);
+    __m256 sum4 = _mm256_set1_ps(0.0f);
+    __m256 sum5 = _mm256_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m256i isum0 = _mm256_set1_epi32(xs[0]);
+        __m256i isum1 = _mm256_set1_epi32(xs[1]);
+        __m256i isum2 = _mm256_set1_epi32(xs[2]);
+        __m256i isum3 = _mm256_set1_epi32(xs[0]);
+        __m256i isum4 = _mm256_set1_epi32(xs[1]);
+        __m256i isum5 = _mm256_set1_epi32(xs[2]);
+#pragma GCC unroll 8
+        for (int step = 0; step < 8; step++) {
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
+                isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24)));
+                isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 4)));
+                isum2 = _mm256_dpbusd_avx_epi32(isum2, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 8)));
+            }
+            {
+                const __m256i w0 = _mm256_loadu_si256((const void *)(w_1 + step * 32));
+                isum3 = _mm256_dpbusd_avx_epi32(isum3, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24)));
+                isum4 = _mm256_dpbusd_avx_epi32(isum4, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 4)));
+                isum5 = _mm256_dpbusd_avx_epi32(isum5, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 8)));
+            }
+        }
+        const __m256 w_scale = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(wd)));
+        sum0 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[0])), sum0);
+        sum1 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum1), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[1])), sum1);
+        sum2 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum2), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[2])), sum2);
+        w += 256;
+        wd += 8;
+        const __m256 w_scale_1 = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(wd_1)));
+        sum3 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum3), _mm256_mul_ps(w_scale_1, _mm256_set1_ps(xd[0])), sum3);
+        sum4 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum4), _mm256_mul_ps(w_scale_1, _mm256_set1_ps(xd[1])), sum4);
+        sum5 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum5), _mm256_mul_ps(w_scale_1, _mm256_set1_ps(xd[2])), sum5);
+        w_1 += 256;
+        wd_1 += 8;
+        x += 192;
+        xd += 6;
+        xs += 12;
+    }
+    _mm256_storeu_ps(y, sum0);
+    _mm256_storeu_ps((y + y_stride), sum1);
+    _mm256_storeu_ps((y + 2 * y_stride), sum2);
+    _mm256_storeu_ps(y + 8, sum3);
+    _mm256_storeu_ps((y + y_stride) + 8, sum4);
+    _mm256_storeu_ps((y + 2 * y_stride) + 8, sum5);
+}
+
 /* One group of 8 rows against 6 tokens; sums stay in registers over all blocks. */
 static void tile_6(float *y, size_t y_stride, int rows, const uint8_t *w, const uint16_t *wd, const int8_t *x,
                    const float *xd, const int32_t *xs, size_t blocks)
@@ -31,6 +96,7 @@ static void tile_6(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         __m256i isum5 = _mm256_set1_epi32(xs[5]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24)));
             isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 24 + 4)));
@@ -99,6 +165,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         __m256i isum3 = _mm256_set1_epi32(xs[3]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16)));
             isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 16 + 4)));
@@ -151,6 +218,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         __m256i isum1 = _mm256_set1_epi32(xs[1]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 8)));
             isum1 = _mm256_dpbusd_avx_epi32(isum1, w0, _mm256_set1_epi32(ml_load_i32(x + step * 8 + 4)));
@@ -189,6 +257,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         __m256i isum0 = _mm256_set1_epi32(xs[0]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
         }
@@ -211,27 +280,45 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
     memcpy(y, out, (size_t)rows * sizeof(float));
 }
 
+/* One row group against the tokens from `t` on; its weights stay in cache across the token tiles. */
+static void row_group(float *y, size_t y_stride, int rows, const uint8_t *w, const uint16_t *wd,
+                      const int8_t *xt, const float *xd, const int32_t *xs, size_t blocks, size_t t,
+                      size_t tokens)
+{
+    for (; t + 6 <= tokens; t += 6)
+        tile_6(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 4 <= tokens; t += 4)
+        tile_4(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 2 <= tokens; t += 2)
+        tile_2(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 1 <= tokens; t += 1)
+        tile_1(y + t * y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, xs + t * blocks * 2,
+               blocks);
+}
+
 void ml_k_matmul_q8_pk_f16_avxvnni(float *y, size_t y_stride, const uint8_t *wq, const uint16_t *wd,
                                    const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
                                    int r0, int r1)
 {
     const size_t blocks = (size_t)cols / ML_BLOCK;
-    for (int r = r0; r < r1; r += 8) {
-        /* This group's weights stay in cache across the token tiles. */
+    int r = r0;
+    for (; r + 16 <= r1; r += 16) {
         const size_t offset = (size_t)r * blocks;
-        const uint8_t *w = wq + offset * 32;
         size_t t = 0;
-        for (; t + 6 <= (size_t)tokens; t += 6)
-            tile_6(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 4 <= (size_t)tokens; t += 4)
-            tile_4(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 2 <= (size_t)tokens; t += 2)
-            tile_2(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 1 <= (size_t)tokens; t += 1)
-            tile_1(y + t * y_stride + r, r1 - r, w, wd + offset, xt + t * blocks * 32, xd + t * blocks,
-                   xs + t * blocks * 2, blocks);
+        for (; t + 6 <= (size_t)tokens; t += 6) {
+            for (size_t part = 0; part < 6; part += 3)
+                tile_2x3(y + (t + part) * y_stride + r, y_stride, wq + offset * 32, wd + offset,
+                         xt + t * blocks * 32 + part * 4, xd + t * blocks + part, xs + t * blocks * 2 + part,
+                         blocks);
+        }
+        for (int group = r; group < r + 16; group += 8)
+            row_group(y + group, y_stride, 8, wq + (size_t)group * blocks * 32, wd + (size_t)group * blocks,
+                      xt, xd, xs, blocks, t, (size_t)tokens);
     }
+    for (; r < r1; r += 8)
+        row_group(y + r, y_stride, r1 - r, wq + (size_t)r * blocks * 32, wd + (size_t)r * blocks, xt, xd, xs,
+                  blocks, 0, (size_t)tokens);
 }

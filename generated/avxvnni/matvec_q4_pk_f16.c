@@ -25,6 +25,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         __m256i isum0 = _mm256_set1_epi32(xs[1]);
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m256i packed = _mm256_loadu_si256((const void *)(w + step * 32));
             const __m256i w0 = _mm256_and_si256(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */

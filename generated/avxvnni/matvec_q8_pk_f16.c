@@ -25,6 +25,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         __m256i isum0 = _mm256_set1_epi32(xs[0]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
             isum0 = _mm256_dpbusd_avx_epi32(isum0, w0, _mm256_set1_epi32(ml_load_i32(x + step * 4)));
         }

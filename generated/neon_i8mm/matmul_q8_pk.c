@@ -556,31 +556,30 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
     memcpy(y, out, (size_t)rows * sizeof(float));
 }
 
+/* One row group against the tokens from `t` on; its weights stay in cache across the token tiles. */
+static void row_group(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd,
+                      const int8_t *xt, const float *xd, const int32_t *xs, size_t blocks, size_t t,
+                      size_t tokens)
+{
+    for (; t + 12 <= tokens; t += 12)
+        tile_12(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, blocks);
+    for (; t + 8 <= tokens; t += 8)
+        tile_8(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, blocks);
+    for (; t + 4 <= tokens; t += 4)
+        tile_4(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, blocks);
+    for (; t + 2 <= tokens; t += 2)
+        tile_2(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, blocks);
+    for (; t + 1 <= tokens; t += 1)
+        tile_1(y + t * y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, blocks);
+    (void)xs; /* sums of signed products need no correction */
+}
+
 void ml_k_matmul_q8_pk_neon_i8mm(float *y, size_t y_stride, const uint8_t *wq, const float *wd,
                                  const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
                                  int r0, int r1)
 {
-    (void)xs; /* not needed on this machine */
     const size_t blocks = (size_t)cols / ML_BLOCK;
-    for (int r = r0; r < r1; r += 4) {
-        /* This group's weights stay in cache across the token tiles. */
-        const size_t offset = (size_t)r * blocks;
-        const uint8_t *w = wq + offset * 32;
-        size_t t = 0;
-        for (; t + 12 <= (size_t)tokens; t += 12)
-            tile_12(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                    xd + t * blocks, blocks);
-        for (; t + 8 <= (size_t)tokens; t += 8)
-            tile_8(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, blocks);
-        for (; t + 4 <= (size_t)tokens; t += 4)
-            tile_4(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, blocks);
-        for (; t + 2 <= (size_t)tokens; t += 2)
-            tile_2(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, blocks);
-        for (; t + 1 <= (size_t)tokens; t += 1)
-            tile_1(y + t * y_stride + r, r1 - r, w, wd + offset, xt + t * blocks * 32, xd + t * blocks,
-                   blocks);
-    }
+    for (int r = r0; r < r1; r += 4)
+        row_group(y + r, y_stride, r1 - r, wq + (size_t)r * blocks * 32, wd + (size_t)r * blocks, xt, xd, xs,
+                  blocks, 0, (size_t)tokens);
 }

@@ -25,6 +25,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         vint16m2_t isum1 = __riscv_vmv_v_x_i16m2(0, vl);
 #pragma GCC unroll 16
         for (int step = 0; step < 16; step += 2) {
+
             const vint8m1_t packed0 = __riscv_vle8_v_i8m1((const int8_t *)(w + step * 16), vl);
             const vint8m1_t w0_0 = __riscv_vsra_vx_i8m1(__riscv_vsll_vx_i8m1(packed0, 4, vl), 4, vl);
             const vint8m1_t w1_0 = __riscv_vsra_vx_i8m1(packed0, 4, vl); /* elements 16 to 31 */
@@ -76,6 +77,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         vint16m2_t isum0 = __riscv_vmv_v_x_i16m2(0, vl);
 #pragma GCC unroll 16
         for (int step = 0; step < 16; step += 2) {
+
             const vint8m1_t packed0 = __riscv_vle8_v_i8m1((const int8_t *)(w + step * 16), vl);
             const vint8m1_t w0_0 = __riscv_vsra_vx_i8m1(__riscv_vsll_vx_i8m1(packed0, 4, vl), 4, vl);
             const vint8m1_t w1_0 = __riscv_vsra_vx_i8m1(packed0, 4, vl); /* elements 16 to 31 */
@@ -106,21 +108,25 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
     memcpy(y, out, (size_t)rows * sizeof(float));
 }
 
+/* One row group against the tokens from `t` on; its weights stay in cache across the token tiles. */
+static void row_group(float *y, size_t y_stride, int rows, const uint8_t *w, const uint16_t *wd,
+                      const int8_t *xt, const float *xd, const int32_t *xs, size_t blocks, size_t t,
+                      size_t tokens)
+{
+    for (; t + 2 <= tokens; t += 2)
+        tile_2(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 1 <= tokens; t += 1)
+        tile_1(y + t * y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, xs + t * blocks * 2,
+               blocks);
+}
+
 void ml_k_matmul_q4_pk_f16_rvv(float *y, size_t y_stride, const uint8_t *wq, const uint16_t *wd,
                                const int8_t *xt, const float *xd, const int32_t *xs, int cols, int tokens,
                                int r0, int r1)
 {
     const size_t blocks = (size_t)cols / ML_BLOCK;
-    for (int r = r0; r < r1; r += 16) {
-        /* This group's weights stay in cache across the token tiles. */
-        const size_t offset = (size_t)r * blocks;
-        const uint8_t *w = wq + offset * 16;
-        size_t t = 0;
-        for (; t + 2 <= (size_t)tokens; t += 2)
-            tile_2(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 1 <= (size_t)tokens; t += 1)
-            tile_1(y + t * y_stride + r, r1 - r, w, wd + offset, xt + t * blocks * 32, xd + t * blocks,
-                   xs + t * blocks * 2, blocks);
-    }
+    for (int r = r0; r < r1; r += 16)
+        row_group(y + r, y_stride, r1 - r, wq + (size_t)r * blocks * 16, wd + (size_t)r * blocks, xt, xd, xs,
+                  blocks, 0, (size_t)tokens);
 }

@@ -28,6 +28,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         vint16m2_t isum0 = __riscv_vmv_v_x_i16m2(0, vl);
 #pragma GCC unroll 16
         for (int step = 0; step < 16; step += 2) {
+
             const vint8m1_t packed0 = __riscv_vle8_v_i8m1((const int8_t *)(w + step * 16), vl);
             const vint8m1_t w0_0 = __riscv_vsra_vx_i8m1(__riscv_vsll_vx_i8m1(packed0, 4, vl), 4, vl);
             const vint8m1_t w1_0 = __riscv_vsra_vx_i8m1(packed0, 4, vl); /* elements 16 to 31 */

@@ -28,6 +28,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const uint16_t *wd, con
         vint32m4_t isum0 = __riscv_vmv_v_x_i32m4(0, vl);
 #pragma GCC unroll 32
         for (int step = 0; step < 32; step += 2) {
+
             const vint8m1_t w0_0 = __riscv_vle8_v_i8m1((const int8_t *)(w + step * 16), vl);
             const vint8m1_t w0_1 = __riscv_vle8_v_i8m1((const int8_t *)(w + step * 16 + 16), vl);
             isum0 = __riscv_vwadd_wv_i32m4(

@@ -28,6 +28,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
         __m128i isum0 = _mm_set1_epi32(xs[1]);
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i even0 = _mm_and_si128(packed, even_mask); /* elements 0 to 15 of the block */
             const __m128i odd0 = _mm_and_si128(_mm_srli_epi16(packed, 8), even_mask);

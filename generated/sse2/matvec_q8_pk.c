@@ -28,6 +28,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
         __m128i isum0 = _mm_set1_epi32(xs[0]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i even0 = _mm_and_si128(packed, even_mask);
             const __m128i odd0 = _mm_srli_epi16(packed, 8);

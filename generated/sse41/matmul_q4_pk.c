@@ -12,6 +12,84 @@
 #include "ml_config.h"
 #include "core/x86_common.h"
 
+/* 2 groups of 4 rows against 2 tokens of a tile of 4; sums stay in registers over all blocks. */
+static void tile_2x2(float *y, size_t y_stride, const uint8_t *w, const float *wd, const int8_t *x,
+                     const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m128i ones = _mm_set1_epi16(1);
+    const __m128i low_nibbles = _mm_set1_epi8(0x0f);
+    const uint8_t *w_1 = w + blocks * 64;
+    const float *wd_1 = wd + blocks * 4;
+    __m128 sum0 = _mm_set1_ps(0.0f);
+    __m128 sum1 = _mm_set1_ps(0.0f);
+    __m128 sum2 = _mm_set1_ps(0.0f);
+    __m128 sum3 = _mm_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+        __m128i isum0 = _mm_setzero_si128();
+        __m128i isum1 = _mm_setzero_si128();
+        __m128i isum2 = _mm_setzero_si128();
+        __m128i isum3 = _mm_setzero_si128();
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; step++) {
+            {
+                const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
+                const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
+                const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
+                isum0 =
+                    _mm_add_epi16(isum0, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16))));
+                isum1 = _mm_add_epi16(isum1,
+                                      _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16 + 4))));
+                isum0 = _mm_add_epi16(
+                    isum0, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 16))));
+                isum1 = _mm_add_epi16(
+                    isum1, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 16 + 4))));
+            }
+            {
+                const __m128i packed = _mm_loadu_si128((const void *)(w_1 + step * 16));
+                const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
+                const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
+                isum2 =
+                    _mm_add_epi16(isum2, _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16))));
+                isum3 = _mm_add_epi16(isum3,
+                                      _mm_maddubs_epi16(w0, _mm_set1_epi32(ml_load_i32(x + step * 16 + 4))));
+                isum2 = _mm_add_epi16(
+                    isum2, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 16))));
+                isum3 = _mm_add_epi16(
+                    isum3, _mm_maddubs_epi16(w1, _mm_set1_epi32(ml_load_i32(x + (step + 4) * 16 + 4))));
+            }
+        }
+        const __m128 w_scale = _mm_loadu_ps(wd);
+        sum0 = _mm_add_ps(
+            _mm_mul_ps(_mm_cvtepi32_ps(_mm_add_epi32(_mm_madd_epi16(isum0, ones), _mm_set1_epi32(xs[4]))),
+                       _mm_mul_ps(w_scale, _mm_set1_ps(xd[0]))),
+            sum0);
+        sum1 = _mm_add_ps(
+            _mm_mul_ps(_mm_cvtepi32_ps(_mm_add_epi32(_mm_madd_epi16(isum1, ones), _mm_set1_epi32(xs[5]))),
+                       _mm_mul_ps(w_scale, _mm_set1_ps(xd[1]))),
+            sum1);
+        w += 64;
+        wd += 4;
+        const __m128 w_scale_1 = _mm_loadu_ps(wd_1);
+        sum2 = _mm_add_ps(
+            _mm_mul_ps(_mm_cvtepi32_ps(_mm_add_epi32(_mm_madd_epi16(isum2, ones), _mm_set1_epi32(xs[4]))),
+                       _mm_mul_ps(w_scale_1, _mm_set1_ps(xd[0]))),
+            sum2);
+        sum3 = _mm_add_ps(
+            _mm_mul_ps(_mm_cvtepi32_ps(_mm_add_epi32(_mm_madd_epi16(isum3, ones), _mm_set1_epi32(xs[5]))),
+                       _mm_mul_ps(w_scale_1, _mm_set1_ps(xd[1]))),
+            sum3);
+        w_1 += 64;
+        wd_1 += 4;
+        x += 128;
+        xd += 4;
+        xs += 8;
+    }
+    _mm_storeu_ps(y, sum0);
+    _mm_storeu_ps((y + y_stride), sum1);
+    _mm_storeu_ps(y + 4, sum2);
+    _mm_storeu_ps((y + y_stride) + 4, sum3);
+}
+
 /* One group of 4 rows against 4 tokens; sums stay in registers over all blocks. */
 static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
                    const float *xd, const int32_t *xs, size_t blocks)
@@ -29,6 +107,7 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         __m128i isum3 = _mm_setzero_si128();
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
@@ -103,6 +182,7 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
         __m128i isum1 = _mm_setzero_si128();
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
@@ -153,6 +233,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
         __m128i isum0 = _mm_setzero_si128();
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const __m128i packed = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i w0 = _mm_and_si128(packed, low_nibbles); /* elements 0 to 15 of the block */
             const __m128i w1 = _mm_and_si128(_mm_srli_epi16(packed, 4), low_nibbles); /* 16 to 31 */
@@ -181,23 +262,41 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
     memcpy(y, out, (size_t)rows * sizeof(float));
 }
 
+/* One row group against the tokens from `t` on; its weights stay in cache across the token tiles. */
+static void row_group(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd,
+                      const int8_t *xt, const float *xd, const int32_t *xs, size_t blocks, size_t t,
+                      size_t tokens)
+{
+    for (; t + 4 <= tokens; t += 4)
+        tile_4(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 2 <= tokens; t += 2)
+        tile_2(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
+    for (; t + 1 <= tokens; t += 1)
+        tile_1(y + t * y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks, xs + t * blocks * 2,
+               blocks);
+}
+
 void ml_k_matmul_q4_pk_sse41(float *y, size_t y_stride, const uint8_t *wq, const float *wd, const int8_t *xt,
                              const float *xd, const int32_t *xs, int cols, int tokens, int r0, int r1)
 {
     const size_t blocks = (size_t)cols / ML_BLOCK;
-    for (int r = r0; r < r1; r += 4) {
-        /* This group's weights stay in cache across the token tiles. */
+    int r = r0;
+    for (; r + 8 <= r1; r += 8) {
         const size_t offset = (size_t)r * blocks;
-        const uint8_t *w = wq + offset * 16;
         size_t t = 0;
-        for (; t + 4 <= (size_t)tokens; t += 4)
-            tile_4(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 2 <= (size_t)tokens; t += 2)
-            tile_2(y + t * y_stride + r, y_stride, r1 - r, w, wd + offset, xt + t * blocks * 32,
-                   xd + t * blocks, xs + t * blocks * 2, blocks);
-        for (; t + 1 <= (size_t)tokens; t += 1)
-            tile_1(y + t * y_stride + r, r1 - r, w, wd + offset, xt + t * blocks * 32, xd + t * blocks,
-                   xs + t * blocks * 2, blocks);
+        for (; t + 4 <= (size_t)tokens; t += 4) {
+            for (size_t part = 0; part < 4; part += 2)
+                tile_2x2(y + (t + part) * y_stride + r, y_stride, wq + offset * 16, wd + offset,
+                         xt + t * blocks * 32 + part * 4, xd + t * blocks + part, xs + t * blocks * 2 + part,
+                         blocks);
+        }
+        for (int group = r; group < r + 8; group += 4)
+            row_group(y + group, y_stride, 4, wq + (size_t)group * blocks * 16, wd + (size_t)group * blocks,
+                      xt, xd, xs, blocks, t, (size_t)tokens);
     }
+    for (; r < r1; r += 4)
+        row_group(y + r, y_stride, r1 - r, wq + (size_t)r * blocks * 16, wd + (size_t)r * blocks, xt, xd, xs,
+                  blocks, 0, (size_t)tokens);
 }

@@ -27,6 +27,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
         __m128i isum0 = _mm_setzero_si128();
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const __m128i w0 = _mm_loadu_si128((const void *)(w + step * 16));
             const __m128i magnitude = _mm_abs_epi8(w0);
             isum0 = _mm_add_epi32(

@@ -29,6 +29,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
         v128_t isum0 = wasm_i32x4_splat(xs[1]);
 #pragma GCC unroll 4
         for (int step = 0; step < 4; step++) {
+
             const v128_t packed = wasm_v128_load(w + step * 16);
             const v128_t even0 = wasm_v128_and(packed, even_mask); /* elements 0 to 15 of the block */
             const v128_t odd0 = wasm_v128_and(wasm_u16x8_shr(packed, 8), even_mask);

@@ -29,6 +29,7 @@ static void tile_1(float *y, int rows, const uint8_t *w, const float *wd, const 
         v128_t isum0 = wasm_i32x4_splat(xs[0]);
 #pragma GCC unroll 8
         for (int step = 0; step < 8; step++) {
+
             const v128_t packed = wasm_v128_load(w + step * 16);
             const v128_t even0 = wasm_v128_and(packed, even_mask);
             const v128_t odd0 = wasm_u16x8_shr(packed, 8);
