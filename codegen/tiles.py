@@ -36,8 +36,11 @@ class Matrix(Protocol):
     def widen(self, kind: Kind, to: str, w: str) -> str:
         """Statements: one packed block of weights at w as signed bytes at `to`."""
 
-    def multiply(self, parity: int, a: str, b: str) -> str:
-        """Statements: activations a times weights b; parity 0 and 1 may be under way at the same time."""
+    def load(self, parity: int, a: str, b: str) -> str:
+        """Statements: activations a and weights b of the next product of this parity."""
+
+    def multiply(self, parity: int) -> str:
+        """Statements: start the product of what was loaded; parity 0 and 1 may be under way at the same time."""
 
     def store(self, parity: int, out: str) -> str:
         """Statements: the last product of this parity to `out`."""
@@ -143,12 +146,13 @@ class AmxUnit:
             f"_mm512_storeu_si512({to} + (step + 4) * 64, _mm512_sub_epi8({high}, {eight}));\n}}"
         )
 
-    def multiply(self, parity: int, a: str, b: str) -> str:
-        """Load, then multiply signed by signed bytes."""
-        return (
-            f"_tile_loadd({2 + parity}, {a}, 32);\n_tile_loadd({4 + parity}, {b}, 64);\n"
-            f"_tile_zero({parity});\n_tile_dpbssd({parity}, {2 + parity}, {4 + parity});"
-        )
+    def load(self, parity: int, a: str, b: str) -> str:
+        """Before the other product is stored: a load behind a store to the same place of a page would wait for it."""
+        return f"_tile_loadd({2 + parity}, {a}, 32);\n_tile_loadd({4 + parity}, {b}, 64);"
+
+    def multiply(self, parity: int) -> str:
+        """Signed by signed bytes."""
+        return f"_tile_zero({parity});\n_tile_dpbssd({parity}, {2 + parity}, {4 + parity});"
 
     def store(self, parity: int, out: str) -> str:
         """Sixteen tokens' sums of sixteen rows."""

@@ -89,12 +89,20 @@ static void matrix_tile(float *y, size_t y_stride, const int8_t *w, const float 
     _tile_stored(0, isums[0], 64);
     for (size_t b = 0; b < blocks; b += 2) {
         const int8_t *x2 = x + (b + 2) * 512, *w2 = w + (b + 2) * 512;
+#if ML_USE_PREFETCH
+        if (b < 16) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
+        if (b + 2 < blocks) {
+            _tile_loadd(2, x2, 32);
+            _tile_loadd(4, w2, 64);
+        }
         if (b + 1 < blocks) {
             _tile_stored(1, isums[1], 64);
         }
         if (b + 2 < blocks) {
-            _tile_loadd(2, x2, 32);
-            _tile_loadd(4, w2, 64);
             _tile_zero(0);
             _tile_dpbssd(0, 2, 4);
         }
@@ -138,12 +146,20 @@ static void matrix_tile(float *y, size_t y_stride, const int8_t *w, const float 
 
         if (b + 1 == blocks)
             break;
+#if ML_USE_PREFETCH
+        if ((b + 1) < 16) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + (b + 1) * y_stride);
+        }
+#endif
+
+        if (b + 3 < blocks) {
+            _tile_loadd(3, x2 + 512, 32);
+            _tile_loadd(5, w2 + 512, 64);
+        }
         if (b + 2 < blocks) {
             _tile_stored(0, isums[0], 64);
         }
         if (b + 3 < blocks) {
-            _tile_loadd(3, x2 + 512, 32);
-            _tile_loadd(5, w2 + 512, 64);
             _tile_zero(1);
             _tile_dpbssd(1, 3, 5);
         }
@@ -256,6 +272,13 @@ static void tile_2x6(float *y, size_t y_stride, const uint8_t *w, const float *w
     __m512 sum10 = _mm512_set1_ps(0.0f);
     __m512 sum11 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 6) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+            ml_prefetch(y + b * y_stride + 16);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[12]);
         __m512i isum1 = _mm512_set1_epi32(xs[13]);
         __m512i isum2 = _mm512_set1_epi32(xs[14]);
@@ -381,6 +404,12 @@ static void tile_12(float *y, size_t y_stride, int rows, const uint8_t *w, const
     __m512 sum10 = _mm512_set1_ps(0.0f);
     __m512 sum11 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 12) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[12]);
         __m512i isum1 = _mm512_set1_epi32(xs[13]);
         __m512i isum2 = _mm512_set1_epi32(xs[14]);
@@ -514,6 +543,12 @@ static void tile_8(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m512 sum6 = _mm512_set1_ps(0.0f);
     __m512 sum7 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 8) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[8]);
         __m512i isum1 = _mm512_set1_epi32(xs[9]);
         __m512i isum2 = _mm512_set1_epi32(xs[10]);
@@ -609,6 +644,12 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m512 sum2 = _mm512_set1_ps(0.0f);
     __m512 sum3 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 4) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[4]);
         __m512i isum1 = _mm512_set1_epi32(xs[5]);
         __m512i isum2 = _mm512_set1_epi32(xs[6]);
@@ -670,6 +711,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m512 sum0 = _mm512_set1_ps(0.0f);
     __m512 sum1 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[2]);
         __m512i isum1 = _mm512_set1_epi32(xs[3]);
 #pragma GCC unroll 4

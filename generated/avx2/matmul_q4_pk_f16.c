@@ -23,6 +23,12 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m256 sum2 = _mm256_set1_ps(0.0f);
     __m256 sum3 = _mm256_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 4) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m256i isum0 = _mm256_setzero_si256();
         __m256i isum1 = _mm256_setzero_si256();
         __m256i isum2 = _mm256_setzero_si256();
@@ -97,6 +103,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m256 sum0 = _mm256_set1_ps(0.0f);
     __m256 sum1 = _mm256_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m256i isum0 = _mm256_setzero_si256();
         __m256i isum1 = _mm256_setzero_si256();
 #pragma GCC unroll 4

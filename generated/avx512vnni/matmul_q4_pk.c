@@ -31,6 +31,13 @@ static void tile_2x6(float *y, size_t y_stride, const uint8_t *w, const float *w
     __m512 sum10 = _mm512_set1_ps(0.0f);
     __m512 sum11 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 6) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+            ml_prefetch(y + b * y_stride + 16);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[12]);
         __m512i isum1 = _mm512_set1_epi32(xs[13]);
         __m512i isum2 = _mm512_set1_epi32(xs[14]);
@@ -156,6 +163,12 @@ static void tile_12(float *y, size_t y_stride, int rows, const uint8_t *w, const
     __m512 sum10 = _mm512_set1_ps(0.0f);
     __m512 sum11 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 12) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[12]);
         __m512i isum1 = _mm512_set1_epi32(xs[13]);
         __m512i isum2 = _mm512_set1_epi32(xs[14]);
@@ -289,6 +302,12 @@ static void tile_8(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m512 sum6 = _mm512_set1_ps(0.0f);
     __m512 sum7 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 8) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[8]);
         __m512i isum1 = _mm512_set1_epi32(xs[9]);
         __m512i isum2 = _mm512_set1_epi32(xs[10]);
@@ -384,6 +403,12 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m512 sum2 = _mm512_set1_ps(0.0f);
     __m512 sum3 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 4) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[4]);
         __m512i isum1 = _mm512_set1_epi32(xs[5]);
         __m512i isum2 = _mm512_set1_epi32(xs[6]);
@@ -445,6 +470,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m512 sum0 = _mm512_set1_ps(0.0f);
     __m512 sum1 = _mm512_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m512i isum0 = _mm512_set1_epi32(xs[2]);
         __m512i isum1 = _mm512_set1_epi32(xs[3]);
 #pragma GCC unroll 4

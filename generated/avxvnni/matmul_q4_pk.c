@@ -25,6 +25,12 @@ static void tile_2x3(float *y, size_t y_stride, const uint8_t *w, const float *w
     __m256 sum4 = _mm256_set1_ps(0.0f);
     __m256 sum5 = _mm256_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 3) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m256i isum0 = _mm256_set1_epi32(xs[6]);
         __m256i isum1 = _mm256_set1_epi32(xs[7]);
         __m256i isum2 = _mm256_set1_epi32(xs[8]);
@@ -104,6 +110,12 @@ static void tile_6(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m256 sum4 = _mm256_set1_ps(0.0f);
     __m256 sum5 = _mm256_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 6) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m256i isum0 = _mm256_set1_epi32(xs[6]);
         __m256i isum1 = _mm256_set1_epi32(xs[7]);
         __m256i isum2 = _mm256_set1_epi32(xs[8]);
@@ -188,6 +200,12 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m256 sum2 = _mm256_set1_ps(0.0f);
     __m256 sum3 = _mm256_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 4) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m256i isum0 = _mm256_set1_epi32(xs[4]);
         __m256i isum1 = _mm256_set1_epi32(xs[5]);
         __m256i isum2 = _mm256_set1_epi32(xs[6]);
@@ -252,6 +270,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m256 sum0 = _mm256_set1_ps(0.0f);
     __m256 sum1 = _mm256_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m256i isum0 = _mm256_set1_epi32(xs[2]);
         __m256i isum1 = _mm256_set1_epi32(xs[3]);
 #pragma GCC unroll 4

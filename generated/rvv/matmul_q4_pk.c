@@ -21,6 +21,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     vfloat32m4_t sum0 = __riscv_vfmv_v_f_f32m4(0.0f, vl);
     vfloat32m4_t sum1 = __riscv_vfmv_v_f_f32m4(0.0f, vl);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         vint16m2_t isum0 = __riscv_vmv_v_x_i16m2(0, vl);
         vint16m2_t isum1 = __riscv_vmv_v_x_i16m2(0, vl);
 #pragma GCC unroll 16

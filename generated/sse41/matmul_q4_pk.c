@@ -25,6 +25,12 @@ static void tile_2x2(float *y, size_t y_stride, const uint8_t *w, const float *w
     __m128 sum2 = _mm_set1_ps(0.0f);
     __m128 sum3 = _mm_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m128i isum0 = _mm_setzero_si128();
         __m128i isum1 = _mm_setzero_si128();
         __m128i isum2 = _mm_setzero_si128();
@@ -101,6 +107,12 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m128 sum2 = _mm_set1_ps(0.0f);
     __m128 sum3 = _mm_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 4) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m128i isum0 = _mm_setzero_si128();
         __m128i isum1 = _mm_setzero_si128();
         __m128i isum2 = _mm_setzero_si128();
@@ -178,6 +190,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     __m128 sum0 = _mm_set1_ps(0.0f);
     __m128 sum1 = _mm_set1_ps(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         __m128i isum0 = _mm_setzero_si128();
         __m128i isum1 = _mm_setzero_si128();
 #pragma GCC unroll 4

@@ -24,6 +24,12 @@ static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     v128_t sum2 = wasm_f32x4_splat(0.0f);
     v128_t sum3 = wasm_f32x4_splat(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 4) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         v128_t isum0 = wasm_i32x4_splat(xs[0]);
         v128_t isum1 = wasm_i32x4_splat(xs[1]);
         v128_t isum2 = wasm_i32x4_splat(xs[2]);
@@ -93,6 +99,12 @@ static void tile_2(float *y, size_t y_stride, int rows, const uint8_t *w, const 
     v128_t sum0 = wasm_f32x4_splat(0.0f);
     v128_t sum1 = wasm_f32x4_splat(0.0f);
     for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 2) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
         v128_t isum0 = wasm_i32x4_splat(xs[0]);
         v128_t isum1 = wasm_i32x4_splat(xs[1]);
 #pragma GCC unroll 8
