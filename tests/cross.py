@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from krafla.runtime import crossbuild, verify
-from krafla.runtime.targets import platform, variant
+from krafla.runtime.targets import platform, variant, variants
 from tests import native
 
 DIST = native.CACHE / "dist"
@@ -26,6 +26,18 @@ QUICK = {
     ("x86_64-windows", "sse2"),
 }
 PRODUCTS = verify.PROGRAMS
+#: What test_leaks disassembles. Scalar kernels are in every other build as the twins that tests compare with.
+DISASSEMBLED = [
+    (name, isa)
+    for name in ("x86_64-linux", "x86-linux", "aarch64-linux", "arm-linux", "riscv64-linux")
+    for isa in variants(platform(name))
+    if isa != "scalar"
+] + [("x86_64-windows", "sse2")]
+
+
+def products(target: str) -> tuple[str, ...]:
+    """What test_leaks builds for a target."""
+    return (crossbuild.LIBRARY, "ml_run") if target == "x86_64-linux" else tuple(PRODUCTS)
 
 
 @cache

@@ -9,20 +9,13 @@ import pytest
 
 from krafla.codegen.registry import machines
 from krafla.runtime import crossbuild
-from krafla.runtime.targets import Variant, platform, variant, variants
+from krafla.runtime.targets import Variant, platform, variant
 from tests import cross, disassembly, native
 
 pytestmark = [
     pytest.mark.qemu,
     pytest.mark.skipif(not disassembly.OBJDUMP, reason="this machine lacks llvm-objdump"),
 ]
-#: Scalar kernels are in every other build as the twins that tests compare with.
-PAIRS = [
-    (name, isa)
-    for name in ("x86_64-linux", "x86-linux", "aarch64-linux", "arm-linux", "riscv64-linux")
-    for isa in variants(platform(name))
-    if isa != "scalar"
-] + [("x86_64-windows", "sse2")]
 
 
 def allowed(made: crossbuild.Object, built: Variant) -> frozenset[str]:
@@ -34,10 +27,9 @@ def allowed(made: crossbuild.Object, built: Variant) -> frozenset[str]:
     return frozenset(machine.features)
 
 
-@pytest.mark.parametrize(("target", "isa"), PAIRS)
+@pytest.mark.parametrize(("target", "isa"), cross.DISASSEMBLED)
 def test_no_leak(target: str, isa: str) -> None:
-    products = (crossbuild.LIBRARY, "ml_run") if target == "x86_64-linux" else cross.PRODUCTS
-    build = cross.built(target, isa, products)
+    build = cross.built(target, isa, cross.products(target))
     architecture = build.variant.platform.architecture
     found, seen = [], set()
     for link in build.links:
@@ -99,7 +91,7 @@ def compiled(source: Path, right: Variant, mcpu: str) -> Path:
     return made.path
 
 
-@pytest.mark.parametrize(("target", "isa"), PAIRS)
+@pytest.mark.parametrize(("target", "isa"), cross.DISASSEMBLED)
 def test_guards_are_compiled_at_the_baseline(target: str, isa: str) -> None:
     build = crossbuild.plan(variant(platform(target), isa), crossbuild.Settings())
     for link in build.links:
