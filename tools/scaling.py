@@ -11,6 +11,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -35,7 +36,7 @@ HEADER = Header(
     rope_theta=1e5,
     shared_classifier=1,
 )
-DEPTHS = (0, 512, 1024, 2048, 4096, 8192)
+DEPTHS = (0, 1024, 2048, 4096, 8192)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 #: Dimensions, heads, key heads, hidden dimension, layers.
 SIZES = ((320, 5, 5, 864, 16), (576, 9, 3, 1536, 30), (960, 15, 5, 2560, 32))
@@ -44,35 +45,35 @@ MILLI, MEGA = 1e3, 1e-6
 
 
 def cost(
-    mlb: Path, settings: Iterable[Setting], works: Sequence[Work], rounds: int
+    mlb: Path, settings: Sequence[Setting], works: Sequence[Work], rounds: int
 ) -> list[tuple[Work, Setting, float]]:
-    """Work, setting and median milliseconds per token; depths in rising order, so that each is reached once."""
+    """Work, setting and median milliseconds per token. Settings take turns; works come in rising depth."""
     found = []
     context = max(work.depth + work.tokens for work in works)
-    for setting in settings:
-        with Runner(mlb, setting, context) as runner:
-            for work in works:
-                seconds = [runner.run(work) for _ in range(rounds + 1)][1:]
-                found.append((work, setting, MILLI * statistics.median(seconds) / work.tokens))
+    with ExitStack() as stack:
+        runners = [stack.enter_context(Runner(mlb, setting, context)) for setting in settings]
+        for work in works:
+            seconds = [[runner.run(work) for runner in runners] for _ in range(rounds + 1)][1:]
+            for setting, column in zip(settings, zip(*seconds, strict=True), strict=True):
+                found.append((work, setting, MILLI * statistics.median(column) / work.tokens))
     return found
 
 
 def by_depth(mlb: Path, depths: Sequence[int], rounds: int) -> Plot:
     """Decode against depth, one line per type of the cache."""
     works = [Work("decode", TOKENS, depth) for depth in depths]
-    lines = []
-    for kv in KV_TYPES:
-        rows = cost(mlb, [Setting(kv=kv)], works, rounds)
-        lines.append(Line(f"{kv} cache", [(work.depth, ms) for work, _, ms in rows]))
+    rows = cost(mlb, [Setting(kv=kv) for kv in KV_TYPES], works, rounds)
+    lines = [
+        Line(f"{kv} cache", [(work.depth, ms) for work, setting, ms in rows if setting.kv == kv])
+        for kv in KV_TYPES
+    ]
     return Plot("Cost of a token against depth, decode, 1 thread", "tokens before it", "ms", lines)
 
 
 def by_batch(mlb: Path, batches: Sequence[int], rounds: int) -> Plot:
-    """Prefill against the batch: one step of so many tokens."""
-    points = []
-    for batch in batches:
-        rows = cost(mlb, [Setting(batch=batch)], [Work("prefill", batch)], rounds)
-        points.append((float(batch), rows[0][2]))
+    """Prefill of as many tokens as the largest batch has, in steps of so many."""
+    rows = cost(mlb, [Setting(batch=batch) for batch in batches], [Work("prefill", max(batches))], rounds)
+    points = [(float(setting.batch), ms) for _, setting, ms in rows]
     title = "Cost of a token against batch, prefill, 1 thread"
     return Plot(title, "tokens per step", "ms", [Line("f32 cache", points)], log_x=True)
 
@@ -131,7 +132,7 @@ def memory(mlb: Path, contexts: Sequence[int]) -> Plot:
 
 def section(names: Iterable[str], rounds: int) -> str:
     """What the page shows."""
-    head = f"A model in the shape of SmolLM2-135M, Q8_0, on {cpu_name()}; medians of {rounds} rounds."
+    head = f"A model in the shape of SmolLM2-135M, Q8_0, on {cpu_name()}; medians of {rounds} rounds in turn."
     return "\n\n".join([head, *(f"![{name}]({name}.svg)" for name in names)])
 
 
