@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from krafla.runtime.bind import Api
-
-#: Added tokens that are text all the same: Gemma has such ones. (Its <s> is for most others the beginning.)
-_TAGS = "table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|sub|sup|code"
-_SPOKEN = re.compile(rf"\s+|</?({_TAGS})>")
 
 
 class Tokenizer:
@@ -64,7 +59,7 @@ class Tokenizer:
 
     def is_silent(self, token: int) -> bool:
         """Whether a token is no part of an answer's text: added, and neither white space nor a tag of HTML."""
-        return self.is_added(token) and not _SPOKEN.fullmatch(self.piece(0, token).decode("utf-8", "replace"))
+        return bool(self._api.fn.ml_tokenizer_is_silent(self._handle, token))
 
     def decode(self, ids: Iterable[int], added: bool = True) -> str:
         """The text of `ids`; `added` False leaves added tokens out."""

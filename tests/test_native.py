@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from krafla import Model
 from krafla.runtime import bundle, cmd_build, cmd_run, crossbuild
 from krafla.runtime.verify import MODELS
+from krafla.tools import mlt
 from tests import cross, native
-from tests.toys import toy
+from tests.toys import tokenizer, toy
 
 pytestmark = [
     pytest.mark.qemu,
@@ -52,6 +54,23 @@ def test_greedy_text_is_that_of_krafla_run(model: Path, prompt: str) -> None:
         assert done.returncode == 0, done.stderr
         assert done.stdout == expected(model, prompt, max_tokens=40) + "\n"
         assert "tokens at" in done.stderr
+
+
+def test_added_tokens_that_are_text_are_shown(tmp_path: Path) -> None:
+    """Gemma's tags: the answer's token is made one, then an end of a turn, which is not shown."""
+    path = toy(tmp_path)
+    with Model.load(path, "sse2") as loaded:
+        assert loaded.tokenizer
+        ids = loaded.tokenizer.encode("hello")
+        first = int(np.argmax(loaded.logits(ids)[-1]))
+    own = tokenizer()
+    own.tokens[first] = mlt.Token(b"</table>", mlt.ADDED)
+    mlt.write(path.with_suffix(".mlt"), own)
+    done = tool("ml_run", "-m", path, "-n", 1, "-q", "hello")
+    assert done.stdout == expected(path, "hello", max_tokens=1) + "\n" == "</table>\n"
+    own.tokens[first] = mlt.Token(b"<|end|>", mlt.ADDED)
+    mlt.write(path.with_suffix(".mlt"), own)
+    assert tool("ml_run", "-m", path, "-n", 1, "-q", "hello").stdout == "\n"
 
 
 def test_sampled_text_is_that_of_krafla_run(model: Path) -> None:

@@ -204,7 +204,9 @@ ML_API ml_status ml_tokenizer_encode(ml_tokenizer *tokenizer, const char *text, 
 /* The bytes of one token (not zero-terminated, may be part of a character); `previous` is -1 at the start. */
 ML_API ml_status ml_tokenizer_decode(const ml_tokenizer *tokenizer, int32_t previous, int32_t id,
                                      const char **bytes, size_t *length, ml_error *error);
-/* 1 if the token is an added one (<s>, <|im_end|>): not text. */
+/* 1 if the token is an added one (<s>, <|im_end|>). */
 ML_API int32_t ml_tokenizer_is_added(const ml_tokenizer *tokenizer, int32_t id);
+/* 1 if the token is no part of an answer's text: added, and neither white space nor a tag of HTML. */
+ML_API int32_t ml_tokenizer_is_silent(const ml_tokenizer *tokenizer, int32_t id);
 
 #endif

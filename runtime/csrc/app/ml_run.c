@@ -420,7 +420,7 @@ static ml_status show(session *s, ml_text_stream *stream, int32_t position, ml_e
     size_t length;
     const int32_t *ids = s->ids + position;
     ml_status status = ml_tokenizer_decode(s->vocabulary, ids[-1], ids[0], &bytes, &length, error);
-    if (status == ML_OK && !ml_tokenizer_is_added(s->vocabulary, ids[0]))
+    if (status == ML_OK && !ml_tokenizer_is_silent(s->vocabulary, ids[0]))
         ml_text_push(stream, bytes, length);
     return status;
 }

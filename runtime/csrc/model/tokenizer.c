@@ -116,3 +116,37 @@ int32_t ml_tokenizer_is_added(const ml_tokenizer *tokenizer, int32_t id)
 {
     return id >= 0 && (uint32_t)id < tokenizer->n_pieces && tokenizer->pieces[id].attr == ML_PIECE_ADDED;
 }
+
+/* An element of HTML that Gemma has as tokens, opening or closing. Its <s> is for most others the beginning.
+ */
+static bool is_tag(const char *text, size_t length)
+{
+    static const char *const names[] = {"table", "caption", "thead",      "tbody", "tfoot", "tr",
+                                        "th",    "td",      "h1",         "h2",    "h3",    "h4",
+                                        "h5",    "h6",      "em",         "b",     "i",     "u",
+                                        "sub",   "sup",     "blockquote", "code",  "strong"};
+    if (length < 3 || text[0] != '<' || text[length - 1] != '>')
+        return false;
+    size_t start = text[1] == '/' ? 2 : 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == length - 1 - start && memcmp(text + start, names[i], length - 1 - start) == 0)
+            return true;
+    return false;
+}
+
+static bool is_white(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (text[i] != ' ' && (text[i] < '\t' || text[i] > '\r'))
+            return false;
+    return length > 0;
+}
+
+int32_t ml_tokenizer_is_silent(const ml_tokenizer *tokenizer, int32_t id)
+{
+    if (!ml_tokenizer_is_added(tokenizer, id))
+        return 0;
+    const ml_piece *piece = &tokenizer->pieces[id];
+    const char *text = (const char *)piece->text;
+    return !is_white(text, piece->text_length) && !is_tag(text, piece->text_length);
+}
