@@ -24,6 +24,14 @@ class Matrix(Protocol):
         """Blocks that are widened at a time; the scratch stays in the first-level cache."""
 
     @property
+    def groups(self) -> int:
+        """Row groups that pass the same blocks of activations while those stay in the second-level cache."""
+
+    @property
+    def reused_bytes(self) -> int:
+        """Activations up to this many bytes stay in the second-level cache as a whole."""
+
+    @property
     def note(self) -> str:
         """The reason, printed into the C."""
 
@@ -105,6 +113,8 @@ class AmxUnit:
 
     tokens: int = 16
     chunk: int = 32
+    groups: int = 16
+    reused_bytes: int = 1 << 20
     note: str = (
         "A packed block (8 steps, 16 rows, 4 bytes) is a B tile of the matrix unit as it lies, 16 tokens' blocks"
         " are an A tile. Weights are widened to signed bytes once for all token tiles, so there is nothing to"

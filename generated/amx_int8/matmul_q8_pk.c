@@ -225,23 +225,40 @@ static void partial_matrix_tile(float *y, size_t y_stride, size_t rows, const in
         memcpy(y + t * y_stride, out + t * 16, rows * sizeof(float));
 }
 
-/* One row group against the first `tokens` tokens, a multiple of 16. */
+/* Blocks [b, b + count) of one row group against the first `tokens` tokens, a multiple of 16. */
 static void matrix_group(float *y, size_t y_stride, size_t rows, const uint8_t *w, const float *wd,
-                         const int8_t *xt, const float *xd, size_t blocks, size_t tokens)
+                         const int8_t *xt, const float *xd, size_t blocks, size_t b, size_t count,
+                         size_t tokens)
 {
     _Alignas(64) int8_t quants[32 * 512];
     _Alignas(64) float scales[32 * 16];
-    for (size_t b = 0; b < blocks; b += 32) {
-        const size_t count = blocks - b < 32 ? blocks - b : 32;
-        widen_weights(quants, scales, w + b * 512, wd + b * 16, count);
-        for (size_t t = 0; t < tokens; t += 16) {
-            const int8_t *x = xt + (t * blocks + b * 16) * ML_BLOCK;
-            const float *x_scales = xd + t * blocks + b * 16;
-            if (rows >= 16)
-                matrix_tile(y + t * y_stride, y_stride, quants, scales, x, x_scales, count, b == 0);
-            else
-                partial_matrix_tile(y + t * y_stride, y_stride, rows, quants, scales, x, x_scales, count,
-                                    b == 0);
+    widen_weights(quants, scales, w + b * 512, wd + b * 16, count);
+    for (size_t t = 0; t < tokens; t += 16) {
+        const int8_t *x = xt + (t * blocks + b * 16) * ML_BLOCK;
+        const float *x_scales = xd + t * blocks + b * 16;
+        if (rows >= 16)
+            matrix_tile(y + t * y_stride, y_stride, quants, scales, x, x_scales, count, b == 0);
+        else
+            partial_matrix_tile(y + t * y_stride, y_stride, rows, quants, scales, x, x_scales, count, b == 0);
+    }
+}
+
+/* Rows [r0, r1) against the first `tokens` tokens. If all activations are more than the second cache level
+   holds, several row groups take a part of the blocks at a time: activations and results stay there
+   meanwhile. */
+static void matrix_rows(float *y, size_t y_stride, const uint8_t *wq, const float *wd, const int8_t *xt,
+                        const float *xd, size_t blocks, size_t tokens, int r0, int r1)
+{
+    const int rows = tokens * blocks * ML_BLOCK > 1048576 ? 256 : 16;
+    for (int first = r0; first < r1; first += rows) {
+        const int last = r1 - first < rows ? r1 : first + rows;
+        for (size_t b = 0; b < blocks; b += 32) {
+            const size_t count = blocks - b < 32 ? blocks - b : 32;
+            for (int r = first; r < last; r += 16) {
+                const size_t offset = (size_t)r * blocks;
+                matrix_group(y + r, y_stride, (size_t)(r1 - r), wq + offset * 32, wd + offset, xt, xd, blocks,
+                             b, count, tokens);
+            }
         }
     }
 }
@@ -754,11 +771,7 @@ void ml_k_matmul_q8_pk_amx_int8(float *y, size_t y_stride, const uint8_t *wq, co
             0,  0,  0,  0,  0,  0, 0,  0, 0,  0, 0,  0, 0, 0, 0, 0,
             16, 16, 16, 16, 8,  8, 0,  0, 0,  0, 0,  0, 0, 0, 0, 0}; /* rows */
         _tile_loadconfig(layout);
-        for (int r = r0; r < r1; r += 16) {
-            const size_t offset = (size_t)r * blocks;
-            matrix_group(y + r, y_stride, (size_t)(r1 - r), wq + offset * 32, wd + offset, xt, xd, blocks,
-                         whole);
-        }
+        matrix_rows(y, y_stride, wq, wd, xt, xd, blocks, whole, r0, r1);
         _tile_release();
     }
     int r = r0;
