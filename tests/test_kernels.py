@@ -93,6 +93,23 @@ def test_matmul_equals_matvec_for_every_token_count(isa: str, numerics: str) -> 
                 assert not difference({"y": y[t * 24 : t * 24 + 21]}, {"y": alone[t]}), (op.name, tokens, t)
 
 
+def test_a_matrix_unit_takes_long_rows_in_parts() -> None:
+    """More activations than stay in a cache: several row groups pass a part of the blocks at a time."""
+    tested, unit = built("amx_int8", "fused"), MACHINES["amx_int8"].tile.matrix  # type: ignore[union-attr]
+    assert unit is not None
+    tokens, rows = unit.tokens, 2 * 16 + 8
+    cols = unit.reused_bytes // tokens + 32
+    for op in (BY_NAME["matmul_q8_pk"], BY_NAME["matmul_q4_pk"]):
+        given = kernels.inputs(
+            op, {"rows": rows, "cols": cols, "r0": 0, "r1": rows, "tokens": tokens, "y_stride": rows}, "plain"
+        )
+        y = kernels.run(tested, op, given)["y"]
+        for t in (0, tokens - 1):
+            single = {key: value for key, value in given.items() if key != "tokens"} | only(given, t, t + 1)
+            alone = kernels.run(tested, BY_NAME[op.name.replace("matmul", "matvec")], single)["y"]
+            assert not difference({"y": y[t * rows : (t + 1) * rows]}, {"y": alone}), (op.name, t)
+
+
 def only(given: kernels.Inputs, first: int, end: int) -> kernels.Inputs:
     """The activations of some tokens."""
     return {key: given[key][first:end] for key in ("xq", "xd", "xs")}
