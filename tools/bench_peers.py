@@ -238,8 +238,8 @@ def _fail(error: KraflaError) -> NoReturn:
 @click.option("--isa", help="Krafla's instruction set [default: the best here].")
 @click.option("-t", "--threads", default="1,2", show_default=True, callback=_list(int))
 @click.option("-d", "--depth", default="0,2048", show_default=True, callback=_list(int))
-@click.option("-p", "--prefill", default="512", show_default=True, callback=_list(int))
-@click.option("-n", "--decode", default="64", show_default=True, callback=_list(int))
+@click.option("-p", "--prefill", default="512", show_default=True, callback=_list(int), help="0: none.")
+@click.option("-n", "--decode", default="64", show_default=True, callback=_list(int), help="0: none.")
 @click.option("--kv", default="f32,f16,q8", show_default=True, callback=_list(str))
 @click.option("-b", "--batch", default="128,512", show_default=True, callback=_list(int))
 @click.option(
