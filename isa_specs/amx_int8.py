@@ -13,5 +13,5 @@ ISA = Isa(
     targets=(Target("x86_64-linux", avx512vnni.ISA.targets[0].mcpu + "+amx_tile+amx_int8", fused=True),),
     headers=("core/x86_common.h",),
     features=("AMXTILE", "AMXINT8"),
-    tile=VectorTile(sizes=(12, 8, 4, 2, 1), groups=2, matrix=AmxUnit()),
+    tile=VectorTile(sizes=(12, 8, 4, 2, 1), matrix=AmxUnit()),
 )

@@ -40,5 +40,5 @@ ISA = Isa(
     f16=F16_WORDS,
     rowdot=DpbusdSignRow(X86(256), intrinsic="_mm256_dpbusd_epi32"),
     pack=Pack(dot=DpbusdBias(X86(512)), lanes=F32_WORDS, f16=F16_WORDS, chains=12),
-    tile=VectorTile(sizes=(12, 8, 4, 2, 1), groups=2),
+    tile=VectorTile(sizes=(12, 8, 4, 2, 1)),
 )

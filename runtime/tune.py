@@ -133,7 +133,7 @@ def _tile_knob(name: str, isas: Isas) -> Knob | None:
 
 
 def _tile_name(tile: VectorTile) -> str:
-    return f"{tile.sizes[0]}" + (f" in parts for {tile.groups} row groups" if tile.groups > 1 else "")
+    return f"{tile.sizes[0]}" + (f" / {tile.groups} groups" if tile.groups > 1 else "")
 
 
 def _chunk_knob(name: str, isas: Isas) -> Knob | None:

@@ -264,114 +264,6 @@ static void matrix_rows(float *y, size_t y_stride, const uint8_t *wq, const uint
     }
 }
 
-/* 2 groups of 16 rows against 6 tokens of a tile of 12; sums stay in registers over all blocks. */
-static void tile_2x6(float *y, size_t y_stride, const uint8_t *w, const uint16_t *wd, const int8_t *x,
-                     const float *xd, const int32_t *xs, size_t blocks)
-{
-
-    const uint8_t *w_1 = w + blocks * 512;
-    const uint16_t *wd_1 = wd + blocks * 16;
-    __m512 sum0 = _mm512_set1_ps(0.0f);
-    __m512 sum1 = _mm512_set1_ps(0.0f);
-    __m512 sum2 = _mm512_set1_ps(0.0f);
-    __m512 sum3 = _mm512_set1_ps(0.0f);
-    __m512 sum4 = _mm512_set1_ps(0.0f);
-    __m512 sum5 = _mm512_set1_ps(0.0f);
-    __m512 sum6 = _mm512_set1_ps(0.0f);
-    __m512 sum7 = _mm512_set1_ps(0.0f);
-    __m512 sum8 = _mm512_set1_ps(0.0f);
-    __m512 sum9 = _mm512_set1_ps(0.0f);
-    __m512 sum10 = _mm512_set1_ps(0.0f);
-    __m512 sum11 = _mm512_set1_ps(0.0f);
-    for (size_t b = 0; b < blocks; b++) {
-#if ML_USE_PREFETCH
-        if (b < 6) { /* this token's results come from outer caches meanwhile */
-            ml_prefetch(y + b * y_stride);
-            ml_prefetch(y + b * y_stride + 16);
-        }
-#endif
-
-        __m512i isum0 = _mm512_set1_epi32(xs[0]);
-        __m512i isum1 = _mm512_set1_epi32(xs[1]);
-        __m512i isum2 = _mm512_set1_epi32(xs[2]);
-        __m512i isum3 = _mm512_set1_epi32(xs[3]);
-        __m512i isum4 = _mm512_set1_epi32(xs[4]);
-        __m512i isum5 = _mm512_set1_epi32(xs[5]);
-        __m512i isum6 = _mm512_set1_epi32(xs[0]);
-        __m512i isum7 = _mm512_set1_epi32(xs[1]);
-        __m512i isum8 = _mm512_set1_epi32(xs[2]);
-        __m512i isum9 = _mm512_set1_epi32(xs[3]);
-        __m512i isum10 = _mm512_set1_epi32(xs[4]);
-        __m512i isum11 = _mm512_set1_epi32(xs[5]);
-#pragma GCC unroll 8
-        for (int step = 0; step < 8; step++) {
-            {
-                const __m512i w0 = _mm512_loadu_si512((const void *)(w + step * 64));
-                isum0 = _mm512_dpbusd_epi32(isum0, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48)));
-                isum1 = _mm512_dpbusd_epi32(isum1, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 4)));
-                isum2 = _mm512_dpbusd_epi32(isum2, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 8)));
-                isum3 = _mm512_dpbusd_epi32(isum3, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 12)));
-                isum4 = _mm512_dpbusd_epi32(isum4, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 16)));
-                isum5 = _mm512_dpbusd_epi32(isum5, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 20)));
-            }
-            {
-                const __m512i w0 = _mm512_loadu_si512((const void *)(w_1 + step * 64));
-                isum6 = _mm512_dpbusd_epi32(isum6, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48)));
-                isum7 = _mm512_dpbusd_epi32(isum7, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 4)));
-                isum8 = _mm512_dpbusd_epi32(isum8, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 8)));
-                isum9 = _mm512_dpbusd_epi32(isum9, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 12)));
-                isum10 = _mm512_dpbusd_epi32(isum10, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 16)));
-                isum11 = _mm512_dpbusd_epi32(isum11, w0, _mm512_set1_epi32(ml_load_i32(x + step * 48 + 20)));
-            }
-        }
-        const __m512 w_scale = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(wd)));
-        sum0 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum0), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[0])), sum0);
-        sum1 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum1), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[1])), sum1);
-        sum2 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum2), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[2])), sum2);
-        sum3 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum3), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[3])), sum3);
-        sum4 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum4), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[4])), sum4);
-        sum5 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum5), _mm512_mul_ps(w_scale, _mm512_set1_ps(xd[5])), sum5);
-        w += 512;
-        wd += 16;
-        const __m512 w_scale_1 = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(wd_1)));
-        sum6 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum6), _mm512_mul_ps(w_scale_1, _mm512_set1_ps(xd[0])), sum6);
-        sum7 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum7), _mm512_mul_ps(w_scale_1, _mm512_set1_ps(xd[1])), sum7);
-        sum8 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum8), _mm512_mul_ps(w_scale_1, _mm512_set1_ps(xd[2])), sum8);
-        sum9 =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum9), _mm512_mul_ps(w_scale_1, _mm512_set1_ps(xd[3])), sum9);
-        sum10 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum10), _mm512_mul_ps(w_scale_1, _mm512_set1_ps(xd[4])),
-                                sum10);
-        sum11 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum11), _mm512_mul_ps(w_scale_1, _mm512_set1_ps(xd[5])),
-                                sum11);
-        w_1 += 512;
-        wd_1 += 16;
-        x += 384;
-        xd += 12;
-        xs += 24;
-    }
-    _mm512_storeu_ps(y, sum0);
-    _mm512_storeu_ps((y + y_stride), sum1);
-    _mm512_storeu_ps((y + 2 * y_stride), sum2);
-    _mm512_storeu_ps((y + 3 * y_stride), sum3);
-    _mm512_storeu_ps((y + 4 * y_stride), sum4);
-    _mm512_storeu_ps((y + 5 * y_stride), sum5);
-    _mm512_storeu_ps(y + 16, sum6);
-    _mm512_storeu_ps((y + y_stride) + 16, sum7);
-    _mm512_storeu_ps((y + 2 * y_stride) + 16, sum8);
-    _mm512_storeu_ps((y + 3 * y_stride) + 16, sum9);
-    _mm512_storeu_ps((y + 4 * y_stride) + 16, sum10);
-    _mm512_storeu_ps((y + 5 * y_stride) + 16, sum11);
-}
-
 /* One group of 16 rows against 12 tokens; sums stay in registers over all blocks. */
 static void tile_12(float *y, size_t y_stride, int rows, const uint8_t *w, const uint16_t *wd,
                     const int8_t *x, const float *xd, const int32_t *xs, size_t blocks)
@@ -775,21 +667,7 @@ void ml_k_matmul_q8_pk_f16_amx_int8(float *y, size_t y_stride, const uint8_t *wq
         matrix_rows(y, y_stride, wq, wd, xt, xd, blocks, whole, r0, r1);
         _tile_release();
     }
-    int r = r0;
-    for (; r + 32 <= r1; r += 32) {
-        const size_t offset = (size_t)r * blocks;
-        size_t t = whole;
-        for (; t + 12 <= (size_t)tokens; t += 12) {
-            for (size_t part = 0; part < 12; part += 6)
-                tile_2x6(y + (t + part) * y_stride + r, y_stride, wq + offset * 32, wd + offset,
-                         xt + t * blocks * 32 + part * 4, xd + t * blocks + part, xs + t * blocks * 2 + part,
-                         blocks);
-        }
-        for (int group = r; group < r + 32; group += 16)
-            row_group(y + group, y_stride, 16, wq + (size_t)group * blocks * 32, wd + (size_t)group * blocks,
-                      xt, xd, xs, blocks, t, (size_t)tokens);
-    }
-    for (; r < r1; r += 16)
+    for (int r = r0; r < r1; r += 16)
         row_group(y + r, y_stride, r1 - r, wq + (size_t)r * blocks * 32, wd + (size_t)r * blocks, xt, xd, xs,
                   blocks, whole, (size_t)tokens);
 }
