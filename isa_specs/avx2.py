@@ -33,5 +33,5 @@ ISA = Isa(
     f16=F16_WORDS,
     rowdot=MaddubsRow(X86(256)),
     pack=Pack(dot=MaddubsSign(X86(256)), lanes=F32_WORDS, f16=F16_WORDS),
-    tile=VectorTile(sizes=(4, 2, 1)),
+    tile=VectorTile(sizes=(8, 4, 2, 1)),
 )

@@ -12,6 +12,142 @@
 #include "ml_config.h"
 #include "core/x86_common.h"
 
+/* One group of 8 rows against 8 tokens; sums stay in registers over all blocks. */
+static void tile_8(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
+                   const float *xd, const int32_t *xs, size_t blocks)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    (void)xs; /* sums of signed products need no correction */
+    __m256 sum0 = _mm256_set1_ps(0.0f);
+    __m256 sum1 = _mm256_set1_ps(0.0f);
+    __m256 sum2 = _mm256_set1_ps(0.0f);
+    __m256 sum3 = _mm256_set1_ps(0.0f);
+    __m256 sum4 = _mm256_set1_ps(0.0f);
+    __m256 sum5 = _mm256_set1_ps(0.0f);
+    __m256 sum6 = _mm256_set1_ps(0.0f);
+    __m256 sum7 = _mm256_set1_ps(0.0f);
+    for (size_t b = 0; b < blocks; b++) {
+#if ML_USE_PREFETCH
+        if (b < 8) { /* this token's results come from outer caches meanwhile */
+            ml_prefetch(y + b * y_stride);
+        }
+#endif
+
+        __m256i isum0 = _mm256_setzero_si256();
+        __m256i isum1 = _mm256_setzero_si256();
+        __m256i isum2 = _mm256_setzero_si256();
+        __m256i isum3 = _mm256_setzero_si256();
+        __m256i isum4 = _mm256_setzero_si256();
+        __m256i isum5 = _mm256_setzero_si256();
+        __m256i isum6 = _mm256_setzero_si256();
+        __m256i isum7 = _mm256_setzero_si256();
+#pragma GCC unroll 8
+        for (int step = 0; step < 8; step++) {
+
+            const __m256i w0 = _mm256_loadu_si256((const void *)(w + step * 32));
+            const __m256i magnitude = _mm256_abs_epi8(w0);
+            isum0 = _mm256_add_epi32(
+                isum0,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(magnitude,
+                                         _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32)), w0)),
+                    ones));
+            isum1 = _mm256_add_epi32(
+                isum1,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32 + 4)), w0)),
+                    ones));
+            isum2 = _mm256_add_epi32(
+                isum2,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32 + 8)), w0)),
+                    ones));
+            isum3 = _mm256_add_epi32(
+                isum3,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32 + 12)), w0)),
+                    ones));
+            isum4 = _mm256_add_epi32(
+                isum4,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32 + 16)), w0)),
+                    ones));
+            isum5 = _mm256_add_epi32(
+                isum5,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32 + 20)), w0)),
+                    ones));
+            isum6 = _mm256_add_epi32(
+                isum6,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32 + 24)), w0)),
+                    ones));
+            isum7 = _mm256_add_epi32(
+                isum7,
+                _mm256_madd_epi16(
+                    _mm256_maddubs_epi16(
+                        magnitude, _mm256_sign_epi8(_mm256_set1_epi32(ml_load_i32(x + step * 32 + 28)), w0)),
+                    ones));
+        }
+        const __m256 w_scale = _mm256_loadu_ps(wd);
+        sum0 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum0), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[0])), sum0);
+        sum1 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum1), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[1])), sum1);
+        sum2 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum2), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[2])), sum2);
+        sum3 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum3), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[3])), sum3);
+        sum4 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum4), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[4])), sum4);
+        sum5 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum5), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[5])), sum5);
+        sum6 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum6), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[6])), sum6);
+        sum7 =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum7), _mm256_mul_ps(w_scale, _mm256_set1_ps(xd[7])), sum7);
+        w += 256;
+        wd += 8;
+        x += 256;
+        xd += 8;
+    }
+    if (rows >= 8) {
+        _mm256_storeu_ps(y, sum0);
+        _mm256_storeu_ps((y + y_stride), sum1);
+        _mm256_storeu_ps((y + 2 * y_stride), sum2);
+        _mm256_storeu_ps((y + 3 * y_stride), sum3);
+        _mm256_storeu_ps((y + 4 * y_stride), sum4);
+        _mm256_storeu_ps((y + 5 * y_stride), sum5);
+        _mm256_storeu_ps((y + 6 * y_stride), sum6);
+        _mm256_storeu_ps((y + 7 * y_stride), sum7);
+        return;
+    }
+    /* The last group: fewer rows than lanes. */
+    float out[8];
+    _mm256_storeu_ps(out, sum0);
+    memcpy(y, out, (size_t)rows * sizeof(float));
+    _mm256_storeu_ps(out, sum1);
+    memcpy(y + y_stride, out, (size_t)rows * sizeof(float));
+    _mm256_storeu_ps(out, sum2);
+    memcpy(y + 2 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm256_storeu_ps(out, sum3);
+    memcpy(y + 3 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm256_storeu_ps(out, sum4);
+    memcpy(y + 4 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm256_storeu_ps(out, sum5);
+    memcpy(y + 5 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm256_storeu_ps(out, sum6);
+    memcpy(y + 6 * y_stride, out, (size_t)rows * sizeof(float));
+    _mm256_storeu_ps(out, sum7);
+    memcpy(y + 7 * y_stride, out, (size_t)rows * sizeof(float));
+}
+
 /* One group of 8 rows against 4 tokens; sums stay in registers over all blocks. */
 static void tile_4(float *y, size_t y_stride, int rows, const uint8_t *w, const float *wd, const int8_t *x,
                    const float *xd, const int32_t *xs, size_t blocks)
@@ -196,6 +332,9 @@ static void row_group(float *y, size_t y_stride, int rows, const uint8_t *w, con
                       const int8_t *xt, const float *xd, const int32_t *xs, size_t blocks, size_t t,
                       size_t tokens)
 {
+    for (; t + 8 <= tokens; t += 8)
+        tile_8(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
+               xs + t * blocks * 2, blocks);
     for (; t + 4 <= tokens; t += 4)
         tile_4(y + t * y_stride, y_stride, rows, w, wd, xt + t * blocks * 32, xd + t * blocks,
                xs + t * blocks * 2, blocks);

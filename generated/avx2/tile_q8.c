@@ -36,6 +36,9 @@ void ml_k_tile_q8_avx2(int8_t *xt, float *xdt, int32_t *xst, const int8_t *xq, c
 {
     const size_t blocks = (size_t)cols / ML_BLOCK;
     size_t t = 0;
+    for (; t + 8 <= (size_t)tokens; t += 8)
+        one_tile(xt + t * blocks * 32, xdt + t * blocks, xst + t * blocks * 2, xq + t * blocks * ML_BLOCK,
+                 xd + t * blocks, xs + t * blocks, blocks, 8);
     for (; t + 4 <= (size_t)tokens; t += 4)
         one_tile(xt + t * blocks * 32, xdt + t * blocks, xst + t * blocks * 2, xq + t * blocks * ML_BLOCK,
                  xd + t * blocks, xs + t * blocks, blocks, 4);
