@@ -42,6 +42,9 @@ class Work:
     tokens: int
     depth: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.tokens}" + (f" at {self.depth}" if self.depth else "")
+
 
 @dataclass(frozen=True)
 class Result:

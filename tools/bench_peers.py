@@ -201,9 +201,8 @@ def converted(gguf: Path, folder: Path, f16_scales: bool) -> Path:
 
 def cells(one: Comparison) -> tuple[str, ...]:
     """A row as words: work, threads, each engine's setting and tokens per second, ratio, share of the limit."""
-    at = f" at {one.work.depth}" if one.work.depth else ""
     return (
-        f"{one.model}: {one.work.kind} {one.work.tokens}{at}",
+        f"{one.model}: {one.work}",
         str(one.threads),
         f"{one.isa}, {one.krafla_setting}",
         f"{one.krafla:.1f}",

@@ -61,7 +61,7 @@ def page_text(rows: Sequence[Cost], model: str, rounds: int) -> str:
     """The table of all costs."""
     cells = [
         (
-            f"{row.work.kind} {row.work.tokens}" + (f" at {row.work.depth}" if row.work.depth else ""),
+            str(row.work),
             row.isa,
             f"{row.fixed:.1f}",
             f"{row.free:.1f}",
