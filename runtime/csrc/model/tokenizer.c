@@ -117,8 +117,7 @@ int32_t ml_tokenizer_is_added(const ml_tokenizer *tokenizer, int32_t id)
     return id >= 0 && (uint32_t)id < tokenizer->n_pieces && tokenizer->pieces[id].attr == ML_PIECE_ADDED;
 }
 
-/* An element of HTML that Gemma has as tokens, opening or closing. Its <s> is for most others the beginning.
- */
+/* An element of HTML that Gemma has as tokens. (Its <s> is for most others the beginning.) */
 static bool is_tag(const char *text, size_t length)
 {
     static const char *const names[] = {"table", "caption", "thead",      "tbody", "tfoot", "tr",
